@@ -1,0 +1,118 @@
+"""The few fused operations, once per way of running them. One backend is chosen per process.
+
+A backend is a module with the four functions of `Backend`. Adding one means writing that module and
+adding a line to `_BACKENDS`.
+"""
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from torch import Tensor
+
+#: Name -> module, in order of preference.
+_BACKENDS = {
+    "numba": "delayssm.backends.numba_cpu",
+    "eager": "delayssm.backends.eager",
+}
+
+
+class Backend(Protocol):
+    """What a backend provides.
+
+    H channels, n = N/2 stored modes, D directions, S history slots. Coefficients are real pairs: lam, mu and b
+    (H, n, 2), c (H, n, 2), w = b c (D, H, n, 2); k (H,) int64, 0 for a channel without a delayed branch;
+    alpha (H,). States have their real parts before their imaginary parts: (..., 2, n).
+    """
+
+    def transfer(self, system: Sequence[Tensor], size: int, rho: float) -> Tensor:
+        """The transfer function of system = (lam, mu, w, k, alpha) on the half grid
+        z_m = e^(2 pi i m / size) / rho, m = 0..size//2. With u = 1/z_m and v = u^k ((1 - alpha) + alpha u),
+
+            K(z_m) = sum over modes of  w / (1 - lam u - mu v) + conj(w) / (1 - conj(lam) u - conj(mu) v).
+
+        Returns (D, H, size//2 + 1, 2).
+        """
+
+    def transfer_backward(self, grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
+        """Gradients of lam, mu, w and alpha for the gradient of `transfer`'s result."""
+
+    def scan(
+        self,
+        system: Sequence[Tensor],
+        x: Tensor,
+        lengths: Tensor,
+        position: Tensor,
+        h: Tensor,
+        history: Tensor,
+    ) -> Tensor:
+        """The recurrence of system = (lam, mu, b, c, k, alpha) over a chunk; h and history advance in place.
+
+        x (B, L, H), row i valid up to lengths[i]; position (B,) tokens seen before; h (B, H, 2, n) the last
+        state, float64; history (B, S, 2, n) one ring of k + 1 states per channel that has a delayed branch, the
+        state of time t in slot t mod (k + 1) of its ring. Returns y (B, L, H), 0 where padded.
+        """
+
+    def scan_backward(
+        self,
+        grads: Sequence[Tensor],
+        system: Sequence[Tensor],
+        x: Tensor,
+        lengths: Tensor,
+        position: Tensor,
+        h: Tensor,
+        history: Tensor,
+    ) -> list[Tensor]:
+        """Gradients of lam, mu, b, c, alpha, x, h and history (the last two as they were before the chunk) for
+        the gradients of y, h and history (as they are after it).
+        """
+
+
+_active: str | None = None
+
+
+def backend(name: str | None = None) -> str:
+    """The name of the backend in use; given a name, switch to that one.
+
+    The first use decides: the environment variable DELAYSSM_BACKEND if set, else the first that can be
+    imported. A backend that was asked for and cannot run is an error, never a silent fallback.
+    """
+    global _active
+    if name is not None:
+        _load(name)
+        _active = name
+    elif _active is None:
+        asked = os.environ.get("DELAYSSM_BACKEND")
+        _active = backend(asked) if asked else _first_available()
+    return _active
+
+
+def active(device_type: str) -> Backend:
+    """The backend for tensors on this kind of device: the one in use, or eager where that has no device."""
+    name = backend()
+    if name == "numba" and device_type != "cpu":
+        name = "eager"
+    return _load(name)
+
+
+def _first_available() -> str:
+    for name in _BACKENDS:
+        try:
+            _load(name)
+        except ImportError:
+            continue
+        return name
+    raise AssertionError("the eager backend needs nothing but torch")
+
+
+def _load(name: str) -> Backend:
+    if name not in _BACKENDS:
+        raise ValueError(f"no backend is called {name!r}; there are {', '.join(_BACKENDS)}")
+    try:
+        return cast(Backend, importlib.import_module(_BACKENDS[name]))
+    except ImportError as error:
+        raise ImportError(
+            f"the backend {name!r} cannot run here ({error}); install what it needs, or choose another with "
+            "delayssm.backend(name) or DELAYSSM_BACKEND"
+        ) from error

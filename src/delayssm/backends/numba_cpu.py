@@ -1,0 +1,97 @@
+"""The operations fused for CPUs: nothing of size channels x modes x length is ever stored.
+
+This file converts tensors and decides on threads; the loops are in `numba_loops`. The transfer function is
+computed in float64 only, so other dtypes go to the eager backend.
+"""
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from delayssm.backends import eager, numba_loops
+
+#: Below this many mode updates a second thread costs more than it brings.
+_PARALLEL_WORK = 200_000
+
+#: One of numba's threading layers aborts the process when two threads enter it at once.
+_one_at_a_time = threading.Lock()
+
+
+def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
+    lam, _, w, _, _ = system
+    if lam.dtype != torch.float64:
+        return eager.transfer(system, size, rho)
+    out = w.new_empty(*w.shape[:2], size // 2 + 1, 2)
+    _run(numba_loops.transfer, w.numel() * size, _arrays(system), _roots(size), rho, _array(out))
+    return out
+
+
+def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
+    lam, mu, w, _, alpha = system
+    if lam.dtype != torch.float64:
+        return eager.transfer_backward(grad, system, size, rho)
+    found = _zeros_like(lam, mu, w, alpha)
+    arguments = (_array(grad), _arrays(system), _roots(size), rho, _arrays(found))
+    _run(numba_loops.transfer_backward, w.numel() * size, *arguments)
+    return found
+
+
+def scan(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
+) -> Tensor:
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    arguments = (_arrays(system), *_arrays((x, lengths, position)), h.numpy(), history.numpy(), _array(y))
+    _run(numba_loops.scan, x.numel() * h.shape[-1], *arguments)
+    return y
+
+
+def scan_backward(
+    grads: Sequence[Tensor],
+    system: Sequence[Tensor],
+    x: Tensor,
+    lengths: Tensor,
+    position: Tensor,
+    h: Tensor,
+    history: Tensor,
+) -> list[Tensor]:
+    lam, mu, b, c, _, alpha = system
+    found = _zeros_like(lam, mu, b, c, alpha, x, h, history)
+    arguments = (_arrays(grads), _arrays(system), *_arrays((x, lengths, position, h, history)), _arrays(found))
+    _run(numba_loops.scan_backward, x.numel() * h.shape[-1], *arguments)
+    return found
+
+
+def _run(loops: Callable[..., None], work: int, *args: Any) -> None:
+    """Run with as many threads as torch uses, where that pays."""
+    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    with _one_at_a_time:
+        numba.set_num_threads(threads if work >= _PARALLEL_WORK else 1)
+        loops(*args)
+
+
+def _array(t: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = t.detach().contiguous().numpy()
+    return array
+
+
+def _arrays(tensors: Sequence[Tensor]) -> tuple[NDArray[Any], ...]:
+    return tuple(_array(t) for t in tensors)
+
+
+def _zeros_like(*tensors: Tensor) -> list[Tensor]:
+    return [torch.zeros_like(t, memory_format=torch.contiguous_format) for t in tensors]
+
+
+@functools.lru_cache(maxsize=32)
+def _roots(size: int) -> NDArray[np.float64]:
+    """e^(-2 pi i m / size) for m = 0..size-1, as pairs."""
+    angle = np.arange(size) * (-2 * math.pi / size)
+    return np.stack((np.cos(angle), np.sin(angle)), axis=-1)

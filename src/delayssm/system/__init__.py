@@ -1,0 +1,1 @@
+"""The mathematics of delay systems: tensors in, tensors out, no modules."""

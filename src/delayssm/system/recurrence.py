@@ -1,0 +1,111 @@
+"""The same system in time: a chunk of any length, from a remembered state to the next.
+
+    h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    y_t = 2 Re(c . h_t) + D x_t
+
+Arithmetic is float64. Only the history is kept in the precision of the signal, because it is the one thing
+that is large; what is read from it enters the sum once and is not accumulated.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delayssm import backends
+from delayssm.system.parameters import Coefficients
+from delayssm.system.state import State
+
+
+def scan(
+    system: Coefficients,
+    x: Float[Tensor, "B L H"],
+    state: State,
+    lengths: Int[Tensor, " B"] | None = None,
+) -> tuple[Float[Tensor, "B L H"], State]:
+    """Outputs (without the skip term) and the state after the chunk; row i stops after lengths[i] tokens.
+
+    With gradients, the state given is left as it is. Without, its memory is reused for the new state.
+    """
+    if lengths is None:
+        lengths = torch.full_like(state.position, x.shape[1])
+    coefficients = list(system._replace(c=system.c[0]))
+    inputs = (coefficients, x, lengths, state.position, state.h, state.history)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*coefficients, x, state.h, state.history)):
+        y, h, history = _scan(*inputs)
+    else:
+        y, h, history = _scan_in_place(*inputs), state.h, state.history
+    return y, state.advanced(lengths, h, history)
+
+
+@torch.library.custom_op("delayssm::scan_", mutates_args=("h", "history"))
+def _scan_in_place(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
+) -> Tensor:
+    return backends.active(x.device.type).scan(system, x, lengths, position, h, history)
+
+
+@_scan_in_place.register_fake
+def _(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
+) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op("delayssm::scan", mutates_args=())
+def _scan(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    h, history = h.clone(), history.clone()
+    return _scan_in_place(system, x, lengths, position, h, history), h, history
+
+
+@_scan.register_fake
+def _(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return y, torch.empty_like(h), torch.empty_like(history)
+
+
+@torch.library.custom_op("delayssm::scan_backward", mutates_args=())
+def _scan_backward(
+    grads: Sequence[Tensor],
+    system: Sequence[Tensor],
+    x: Tensor,
+    lengths: Tensor,
+    position: Tensor,
+    h: Tensor,
+    history: Tensor,
+) -> list[Tensor]:
+    backend = backends.active(x.device.type)
+    return backend.scan_backward(grads, system, x, lengths, position, h, history)
+
+
+@_scan_backward.register_fake
+def _(
+    grads: Sequence[Tensor],
+    system: Sequence[Tensor],
+    x: Tensor,
+    lengths: Tensor,
+    position: Tensor,
+    h: Tensor,
+    history: Tensor,
+) -> list[Tensor]:
+    lam, mu, b, c, _, alpha = system
+    return [torch.empty_like(t) for t in (lam, mu, b, c, alpha, x, h, history)]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+    system, *rest = inputs
+    ctx.save_for_backward(*system, *rest)
+
+
+def _backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    system, rest = list(ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
+    lam, mu, b, c, alpha, x, h, history = _scan_backward(list(grads), system, *rest)
+    return [lam, mu, b, c, None, alpha], x, None, None, h, history
+
+
+_scan.register_autograd(_backward, setup_context=_save)
