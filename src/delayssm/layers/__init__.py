@@ -1,0 +1,1 @@
+"""Modules: the SSMs, the layers around them, the residual block."""

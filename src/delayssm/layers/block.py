@@ -1,0 +1,117 @@
+"""The residual block, and blocks one after another."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from delayssm.layers.streaming import Lengths, Streaming, check_lengths
+from delayssm.system.lengths import padding, without_padding
+from delayssm.system.state import State, States
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm over rows and times of (B, L, H); padded positions neither count nor change."""
+
+    def forward(self, x: Float[Tensor, "B L H"], lengths: Tensor | None = None) -> Float[Tensor, "B L H"]:
+        """Normalise each channel."""
+        if lengths is None or not self.training:
+            return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
+        valid = ~padding(lengths, x.shape[1]).squeeze(-1)
+        return x.masked_scatter(valid.unsqueeze(-1), super().forward(x[valid]))
+
+
+class Block(Streaming[State]):
+    """x + layer(norm(x)) with pre-norm, norm(x + layer(x)) without.
+
+    Args:
+        layer: `DS4D`, `S4D`, or anything that keeps the `Streaming` contract.
+        norm: "layer" or "batch".
+        prenorm: where the norm stands.
+    """
+
+    def __init__(
+        self, layer: Streaming[State], *, norm: Literal["layer", "batch"] = "layer", prenorm: bool = True
+    ) -> None:
+        super().__init__()
+        self.d_model = layer.d_model
+        self.prenorm = prenorm
+        self.layer = layer
+        self.norm: nn.LayerNorm | BatchNorm
+        match norm:
+            case "layer":
+                self.norm = nn.LayerNorm(self.d_model)
+            case "batch":
+                self.norm = BatchNorm(self.d_model)
+            case _:
+                raise ValueError(f'norm must be "layer" or "batch", not {norm!r}')
+
+    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+        """The whole sequence by FFT."""
+        lengths = check_lengths(lengths, x)
+        x = without_padding(x, lengths)
+        if self.prenorm:
+            return x + self.layer(self._normalise(x, lengths), lengths)
+        return without_padding(self._normalise(x + self.layer(x, lengths), lengths), lengths)
+
+    def init_state(self, batch_size: int) -> State:
+        """The state before the first token."""
+        return self.layer.init_state(batch_size)
+
+    def stream(
+        self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
+    ) -> tuple[Float[Tensor, "B L H"], State]:
+        """A chunk by recurrence."""
+        if self.training and isinstance(self.norm, BatchNorm):
+            raise RuntimeError("batch statistics would differ from chunk to chunk; call .eval() before streaming")
+        lengths = check_lengths(lengths, x)
+        x = without_padding(x, lengths)
+        if self.prenorm:
+            y, state = self.layer.stream(self._normalise(x, lengths), state, lengths)
+            return x + y, state
+        y, state = self.layer.stream(x, state, lengths)
+        return without_padding(self._normalise(x + y, lengths), lengths), state
+
+    def _normalise(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        return self.norm(x, lengths) if isinstance(self.norm, BatchNorm) else self.norm(x)
+
+
+class Stack(Streaming[States]):
+    """Blocks one after another."""
+
+    def __init__(self, blocks: Iterable[Streaming[State]]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        if not self.blocks:
+            raise ValueError("a stack needs at least one block")
+        widths = [block.d_model for block in self._blocks()]
+        if len(set(widths)) > 1:
+            raise ValueError(f"the blocks of a stack must share one width, not {widths}")
+        self.d_model = widths[0]
+
+    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+        """The whole sequence by FFT."""
+        for block in self._blocks():
+            x = block(x, lengths)
+        return x
+
+    def init_state(self, batch_size: int) -> States:
+        """The state before the first token."""
+        return States(tuple(block.init_state(batch_size) for block in self._blocks()))
+
+    def stream(
+        self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None
+    ) -> tuple[Float[Tensor, "B L H"], States]:
+        """A chunk by recurrence."""
+        if len(state.parts) != len(self.blocks):
+            raise ValueError(f"this state is of {len(state.parts)} blocks, but the stack has {len(self.blocks)}")
+        after = []
+        for block, part in zip(self._blocks(), state.parts, strict=True):
+            x, part = block.stream(x, part, lengths)
+            after.append(part)
+        return x, States(tuple(after))
+
+    def _blocks(self) -> list[Streaming[State]]:
+        return list(self.blocks)  # type: ignore[arg-type]
