@@ -1,6 +1,6 @@
 """The few fused operations, once per way of running them. One backend is chosen per process.
 
-A backend is a module with the four functions of `Backend`. Adding one means writing that module and
+A backend is a module with the functions of `Backend`. Adding one means writing that module and
 adding a line to `_BACKENDS`.
 """
 
@@ -37,6 +37,9 @@ class Backend(Protocol):
 
     def transfer_backward(self, grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
         """Gradients of lam, mu, w and alpha for the gradient of `transfer`'s result."""
+
+    def transpose(self, source: Tensor, target: Tensor) -> None:
+        """target[i, b, a] = source[i, a, b]. Either may be a part of something larger."""
 
     def scan(
         self,

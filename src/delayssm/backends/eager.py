@@ -34,6 +34,10 @@ def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: fl
     return _differentiate(again, (lam, mu, w, alpha), (grad,))
 
 
+def transpose(source: Tensor, target: Tensor) -> None:
+    target.copy_(source.transpose(1, 2))
+
+
 def scan(
     system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
 ) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from delayssm.backends import eager, numba_loops
 
-#: Below this many mode updates a second thread costs more than it brings.
+#: Below this many elementary updates a second thread costs more than it brings.
 _PARALLEL_WORK = 200_000
 
 #: One of numba's threading layers aborts the process when two threads enter it at once.
@@ -42,6 +42,10 @@ def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: fl
     arguments = (_array(grad), _arrays(system), _roots(size), rho, _arrays(found))
     _run(numba_loops.transfer_backward, w.numel() * size, *arguments)
     return found
+
+
+def transpose(source: Tensor, target: Tensor) -> None:
+    _run(numba_loops.transpose, source.numel(), source.numpy(), target.numpy())
 
 
 def scan(

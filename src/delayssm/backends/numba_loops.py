@@ -18,7 +18,10 @@ Array = NDArray[Any]
 Arrays = tuple[Array, ...]
 
 #: Frequencies handled at a time: their tables stay in the first-level cache.
-_BLOCK = 256
+_BLOCK = 128
+
+#: A transposition reads this many rows of the source at a time, and writes this many of the target.
+_READ, _WRITE = 8, 64
 
 # NaN and infinity keep their meaning; sums may be reordered.
 _options = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
@@ -91,7 +94,7 @@ def _transfer_backward_channel(
     g_lam, g_mu, g_w, g_alpha = found
     bins = grad.shape[2]
     u, v, s = np.empty((2, _BLOCK)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
-    g = np.empty((2, _BLOCK))
+    g, plus, minus = np.empty((2, _BLOCK)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
     for first in range(0, bins, _BLOCK):
         count = min(_BLOCK, bins - first)
         _grid(k[h], alpha[h], roots, rho, first, count, u, v, s)
@@ -101,7 +104,7 @@ def _transfer_backward_channel(
             for n in range(lam.shape[1]):
                 lr, li, mr, mi = lam[h, n, 0], lam[h, n, 1], mu[h, n, 0], mu[h, n, 1]
                 wr, wi = w[d, h, n, 0], w[d, h, n, 1]
-                sum_wr = sum_wi = sum_ur = sum_ui = sum_vr = sum_vi = sum_sr = sum_si = 0.0
+                sum_wr = sum_wi = 0.0
                 for i in range(count):
                     even_r = lr * u[0, i] + mr * v[0, i]
                     odd_r = li * u[1, i] + mi * v[1, i]
@@ -113,15 +116,18 @@ def _transfer_backward_channel(
                     both = 1 / (pp * qq)
                     Rr, Ri = pr * (qq * both), pi * (qq * both)
                     Sr, Si = qr * (pp * both), qi * (pp * both)
-                    gr, gi = g[0, i], g[1, i]
-                    ar, ai = gr * Rr - gi * Ri, gr * Ri + gi * Rr
-                    br, bi = gr * Sr - gi * Si, gr * Si + gi * Sr
+                    ar, ai = g[0, i] * Rr - g[1, i] * Ri, g[0, i] * Ri + g[1, i] * Rr
+                    br, bi = g[0, i] * Sr - g[1, i] * Si, g[0, i] * Si + g[1, i] * Sr
                     sum_wr += ar + br
                     sum_wi += bi - ai
                     xr, xi = ar * Rr - ai * Ri, ar * Ri + ai * Rr
                     yr, yi = br * Sr - bi * Si, br * Si + bi * Sr
-                    er, ei = xr + yr, xi + yi
-                    fr, fi = yr - xr, yi - xi
+                    plus[0, i], plus[1, i] = xr + yr, xi + yi
+                    minus[0, i], minus[1, i] = yr - xr, yi - xi
+                # A loop of its own: together with the above there would be too few registers.
+                sum_ur = sum_ui = sum_vr = sum_vi = sum_sr = sum_si = 0.0
+                for i in range(count):
+                    er, ei, fr, fi = plus[0, i], plus[1, i], minus[0, i], minus[1, i]
                     sum_ur += u[0, i] * er - u[1, i] * ei
                     sum_ui += u[0, i] * fi + u[1, i] * fr
                     sum_vr += v[0, i] * er - v[1, i] * ei
@@ -337,3 +343,17 @@ def scan_backward(
     starts = _starts(system[4])
     for h in prange(len(starts)):
         _scan_backward_channel(h, starts[h], grads, system, x, lengths, position, state, history, found)
+
+
+@njit(parallel=True, **_options)
+def transpose(source: Array, target: Array) -> None:
+    batch, rows, columns = source.shape
+    strips = (columns + _WRITE - 1) // _WRITE
+    for task in prange(batch * strips):
+        i, first = task // strips, (task % strips) * _WRITE
+        last = min(first + _WRITE, columns)
+        for top in range(0, rows, _READ):
+            bottom = min(top + _READ, rows)
+            for column in range(first, last):
+                for row in range(top, bottom):
+                    target[i, column, row] = source[i, row, column]

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delayssm import backends
 from delayssm.system.lengths import fast_length
 
 #: Size of one padded slice. A slice has three temporaries of this size.
@@ -114,12 +115,12 @@ class _Padded:
         self.room = x.new_zeros(shape)
 
     def spectrum(self, x: Tensor, rows: slice, channels: slice) -> Tensor:
-        part = x[rows, :, channels].transpose(1, 2)
-        room = self.room[: part.shape[0], : part.shape[1]]
-        room[..., : part.shape[2]] = part
+        part = x[rows, :, channels]
+        room = self.room[: part.shape[0], : part.shape[2]]
+        backends.active(x.device.type).transpose(part, room[..., : part.shape[1]])
         return torch.fft.rfft(room)
 
 
 def _store(y: Tensor, spectrum: Tensor, rows: slice, channels: slice, size: int) -> None:
-    length = y.shape[1]
-    y[rows, :, channels] = torch.fft.irfft(spectrum, n=size)[..., :length].transpose(1, 2)
+    signal = torch.fft.irfft(spectrum, n=size)[..., : y.shape[1]]
+    backends.active(y.device.type).transpose(signal, y[rows, :, channels])
