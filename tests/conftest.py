@@ -1,4 +1,8 @@
-"""Shapes in annotations are checked and fresh memory is filled with NaN while testing."""
+"""While testing, shapes in annotations are checked and fresh memory is filled with NaN.
+
+Shapes are checked where the mathematics is. What users call has errors of its own, which a type checker in front
+would hide from the tests.
+"""
 
 from collections.abc import Iterator
 
@@ -6,7 +10,9 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-with install_import_hook(["delayssm.system", "delayssm.layers"], "beartype.beartype"):
+MATHEMATICS = ["convolution", "kernel", "lengths", "pairs", "parameters", "recurrence"]
+
+with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "beartype.beartype"):
     import delayssm
 
 
