@@ -19,7 +19,7 @@ from delayssm.system.kernel import EXACT, Contour, kernel
 from delayssm.system.lengths import without_padding
 from delayssm.system.parameters import Coefficients
 from delayssm.system.recurrence import scan
-from delayssm.system.state import State
+from delayssm.system.state import Owner, State
 
 Version = list[tuple[nn.Parameter, int, int]]
 
@@ -65,6 +65,7 @@ class DiagonalSSM(Streaming[State]):
         self.d_state = d_state
         self.bidirectional = bidirectional
         self.contour: Contour = EXACT
+        self._owner = Owner()
         self._cached: tuple[Version, Coefficients] | None = None
 
         modes = d_state // 2
@@ -110,7 +111,7 @@ class DiagonalSSM(Streaming[State]):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}")
         self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
-        return State.zeros(self, batch_size, self.d_state // 2, self._constants().k, self.signal_dtype)
+        return State.zeros(self._owner, batch_size, self.d_state // 2, self._constants().k, self.signal_dtype)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
@@ -164,8 +165,9 @@ class DiagonalSSM(Streaming[State]):
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
     def _check_state(self, state: State, x: Tensor, system: Coefficients) -> None:
-        if state.owner() is not self:
+        if state.owner is not self._owner:
             raise ValueError("this state belongs to another module; make one with this module's init_state")
+        state.require_unspent()
         if state.batch_size != len(x):
             raise ValueError(f"this state holds {state.batch_size} streams, but x has {len(x)} rows")
         if state.position.device != x.device:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+
+class Owner:
+    """Tells whose a state is. A copy of a module has another one, since copying makes new objects."""
 
 
 @dataclass
@@ -23,17 +26,17 @@ class State:
     history: Tensor  # (B, S, 2, n): per channel with delay k a ring of k + 1 states; the state of time t in slot t mod (k + 1)
     position: Tensor  # (B,) int64: tokens seen
     k: Tensor  # (H,) int64: the delays that the rings are laid out for; 0 for none
-    owner: weakref.ref[nn.Module]
+    owner: Owner
     spent: bool = field(default=False, compare=False)
 
     @staticmethod
-    def zeros(owner: nn.Module, batch_size: int, modes: int, k: Tensor, dtype: torch.dtype) -> State:
+    def zeros(owner: Owner, batch_size: int, modes: int, k: Tensor, dtype: torch.dtype) -> State:
         """A stream before its first token."""
         slots = int(torch.where(k > 0, k + 1, 0).sum())
         h = torch.zeros(batch_size, len(k), 2, modes, dtype=torch.float64, device=k.device)
         history = torch.zeros(batch_size, slots, 2, modes, dtype=dtype, device=k.device)
         position = torch.zeros(batch_size, dtype=torch.int64, device=k.device)
-        return State(h, history, position, k, weakref.ref(owner))
+        return State(h, history, position, k, owner)
 
     @property
     def batch_size(self) -> int:
@@ -68,12 +71,16 @@ class State:
         self.spent = h is self.h
         return after
 
-    def _with(self, h: Tensor, history: Tensor, position: Tensor) -> State:
+    def require_unspent(self) -> None:
+        """Raise if this memory already belongs to a later state."""
         if self.spent:
             raise RuntimeError(
                 "this state is spent: a later chunk was processed in its memory. Go on with the state that call "
                 "returned, or clone() the state before the call to branch"
             )
+
+    def _with(self, h: Tensor, history: Tensor, position: Tensor) -> State:
+        self.require_unspent()
         return State(h, history, position, self.k, self.owner)
 
 

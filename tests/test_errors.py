@@ -1,0 +1,115 @@
+"""Bad input is refused with the value that was wrong and what to do."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, Stack, backend
+
+H = 4
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: DelaySSM(0), "d_model must be at least 1, not 0"),
+        (lambda: DelaySSM(H, 7), "d_state must be even .* not 7"),
+        (lambda: DiagonalSSM(H, 0), "d_state must be even .* not 0"),
+        (lambda: DelaySSM(H, 8, 2), "max_delay must be at least 3, .* not 2"),
+        (lambda: DelaySSM(H, 8, 100, delays=0.5), r"0.5 steps is outside \[1, 99\]; raise max_delay \(now 100\)"),
+        (lambda: DelaySSM(H, 8, 100, delays=[1.0, 2.0, 3.0, 99.5]), r"99.5 steps is outside \[1, 99\]"),
+        (lambda: DelaySSM(H, 8, delays=float("nan")), "nan steps is outside"),
+        (lambda: DelaySSM(H, 8, delays=[1.0, 2.0]), r"one per channel \(4\), not shape \(2,\)"),
+        (lambda: DelaySSM(H, 8, delays="random"), "delays must be .* not 'random'"),
+        (lambda: DelaySSM(H, 8, init="legs"), "init must be .* not 'legs'"),
+        (lambda: DelaySSM(H, 8, input="none"), "input must be .* not 'none'"),
+        (lambda: DelaySSM(H, 8, branch_fraction=1.0), r"branch_fraction must lie in \[0, 1\), not 1.0"),
+        (lambda: DelaySSM(H, 8, branch_fraction=(0.0, 0.5)), "two values inside"),
+        (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"shape \(4,\) or \(4, 4\), not \(3,\)"),
+        (lambda: DelaySSM(H, 8, phase=float("inf")), "phase must be a finite angle"),
+        (lambda: DelaySSM(H, 8, dt_min=0.1, dt_max=0.01), "dt_min <= dt_max"),
+        (lambda: DelaySSM(H, 8, dt_min=0.0), "0 < dt_min"),
+        (lambda: DS4D(H, 8, dropout=1.0), r"dropout must lie in \[0, 1\), not 1.0"),
+        (lambda: Block(S4D(H), norm="rms"), "norm must be .* not 'rms'"),
+        (lambda: Stack([]), "at least one block"),
+        (lambda: Stack([Block(S4D(2)), Block(S4D(3))]), r"one width, not \[2, 3\]"),
+        (lambda: DelaySSM(H).kernel(0), "at least one sample, not 0"),
+        (lambda: DelaySSM(H).init_state(0), "batch_size must be at least 1, not 0"),
+        (lambda: backend("cuda"), "no backend is called 'cuda'; there are numba, eager"),
+    ],
+)
+def test_values(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("cls", [DS4D, S4D])
+def test_unknown_options(cls: type) -> None:
+    with pytest.raises(TypeError, match="branch_fractoin"):
+        cls(H, branch_fractoin=0.1)
+
+
+@pytest.mark.parametrize("build", [lambda: DelaySSM(H, 8, 30), lambda: Block(DS4D(H, 8, 30)), lambda: S4D(H, 8)])
+def test_inputs(build: Callable[[], DelaySSM]) -> None:
+    module = build()
+    x = torch.randn(2, 5, H)
+    for wrong, kind, message in (
+        (x[0], ValueError, r"\(batch, length, 4\), not \(5, 4\)"),
+        (x[..., :3], ValueError, "width 3, but this module has d_model = 4"),
+        (x.double(), TypeError, "float64, but this module computes in torch.float32"),
+        (x.long(), TypeError, "int64, but this module"),
+    ):
+        for call in (lambda w=wrong: module(w), lambda w=wrong: module.stream(w, module.init_state(2))):
+            if isinstance(module, Block) and wrong is not x[0]:
+                continue  # the norm stands in front and has its own word
+            with pytest.raises(kind, match=message):
+                call()
+    with pytest.raises(ValueError, match="step takes one token per row"):
+        module.step(x, module.init_state(2))
+    for lengths, message in (
+        ([5, 6], r"between 0 and 5, the length of x, not \[5, 6\]"),
+        ([-1, 5], "between 0 and 5"),
+        ([5], r"shape \(2,\), not torch.int64 of shape \(1,\)"),
+        (torch.tensor([1.0, 2.0]), "whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            module(x, lengths=lengths)
+        with pytest.raises(ValueError, match=message):
+            module.stream(x, module.init_state(2), lengths=lengths)
+
+
+def test_states() -> None:
+    ssm, other = DelaySSM(H, 8, 30), DelaySSM(H, 8, 30)
+    x = torch.randn(2, 5, H)
+    with pytest.raises(ValueError, match="another module"):
+        ssm.stream(x, other.init_state(2))
+    with pytest.raises(ValueError, match="holds 3 streams, but x has 2 rows"):
+        ssm.stream(x, ssm.init_state(3))
+    state = ssm.init_state(2)
+    with torch.no_grad():
+        ssm.nu_tau.add_(0.5)
+    with pytest.raises(ValueError, match="4 delays have moved .* freeze nu_tau"):
+        ssm.stream(x, state)
+    stack = Stack([Block(S4D(H, 8)), Block(S4D(H, 8))])
+    with pytest.raises(ValueError, match="of 1 blocks, but the stack has 2"):
+        stack.stream(x, Stack([Block(S4D(H, 8))]).init_state(2))
+
+
+@pytest.mark.parametrize("name", ["nu_dt", "nu_re", "theta", "C", "D"])
+def test_non_finite_parameters(name: str) -> None:
+    ssm = DelaySSM(H, 8, 30)
+    with torch.no_grad():
+        getattr(ssm, name).view(-1)[1] = float("nan")
+    for call in (lambda: ssm(torch.randn(1, 5, H)), lambda: ssm.kernel(5), lambda: ssm.init_state(1)):
+        with pytest.raises(ValueError, match=rf"DelaySSM.{name} has 1 non-finite values of .* lower the learning rate"):
+            call()
+
+
+def test_streaming_while_training() -> None:
+    x = torch.randn(2, 5, H)
+    dropout, batch = DS4D(H, 8, 30, dropout=0.1), Block(S4D(H, 8), norm="batch")
+    with pytest.raises(RuntimeError, match=r"dropout .* call .eval\(\)"):
+        dropout.stream(x, dropout.init_state(2))
+    with pytest.raises(RuntimeError, match=r"batch statistics .* call .eval\(\)"):
+        batch.stream(x, batch.init_state(2))
