@@ -1,0 +1,17 @@
+"""Every table, one after another. Nothing else should run on the machine meanwhile."""
+
+from benchmarks import imports, training, transfer
+from delayssm.runtime import describe
+
+
+def main() -> None:
+    """Print all tables."""
+    print("# Benchmarks\n\nMade by `make bench`; times are the best of several, one process per row. On this machine:\n")
+    for name, value in describe().items():
+        print(f"- {name}: {value}")
+    for part in (imports, transfer, training):
+        part.main()
+
+
+if __name__ == "__main__":
+    main()

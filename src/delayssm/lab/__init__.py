@@ -1,0 +1,1 @@
+"""Experiments. What is here may need the `lab` extra."""
