@@ -6,7 +6,9 @@ from delayssm.runtime import describe
 
 def main() -> None:
     """Print all tables."""
-    print("# Benchmarks\n\nMade by `make bench`; times are the best of several, one process per row. On this machine:\n")
+    print(
+        "# Benchmarks\n\nMade by `make bench`; times are the best of several, one process per row. On this machine:\n"
+    )
     for name, value in describe().items():
         print(f"- {name}: {value}")
     for part in (imports, transfer, training):

@@ -14,7 +14,11 @@ def main() -> None:
         float(subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)
     ]
-    measure.table("import delayssm, beyond import torch", ["best s", "worst s"], [[f"{min(times):.2f}", f"{max(times):.2f}"]])
+    measure.table(
+        "import delayssm, beyond import torch",
+        ["best s", "worst s"],
+        [[f"{min(times):.2f}", f"{max(times):.2f}"]],
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ H = 4
         (lambda: DelaySSM(H, 7), "d_state must be even .* not 7"),
         (lambda: DiagonalSSM(H, 0), "d_state must be even .* not 0"),
         (lambda: DelaySSM(H, 8, 2), "max_delay must be at least 3, .* not 2"),
-        (lambda: DelaySSM(H, 8, 100, delays=0.5), r"0.5 steps is outside \[1, 99\]; raise max_delay \(now 100\)"),
+        (
+            lambda: DelaySSM(H, 8, 100, delays=0.5),
+            r"0.5 steps is outside \[1, 99\]; raise max_delay \(now 100\)",
+        ),
         (lambda: DelaySSM(H, 8, 100, delays=[1.0, 2.0, 3.0, 99.5]), r"99.5 steps is outside \[1, 99\]"),
         (lambda: DelaySSM(H, 8, delays=float("nan")), "nan steps is outside"),
         (lambda: DelaySSM(H, 8, delays=[1.0, 2.0]), r"one per channel \(4\), not shape \(2,\)"),
@@ -89,7 +92,7 @@ def test_states() -> None:
     state = ssm.init_state(2)
     with torch.no_grad():
         ssm.nu_tau.add_(0.5)
-    with pytest.raises(ValueError, match="4 delays have moved .* freeze nu_tau"):
+    with pytest.raises(ValueError, match=r"4 delays have moved .* freeze nu_tau"):
         ssm.stream(x, state)
     stack = Stack([Block(S4D(H, 8)), Block(S4D(H, 8))])
     with pytest.raises(ValueError, match="of 1 blocks, but the stack has 2"):

@@ -20,9 +20,7 @@ DELAYS = [1.0, MAX_DELAY - 1.0, 2.5, 16.999, 700.25, 9000.5]
 @functools.cache
 def _case(init: str, fraction: float) -> tuple[DelaySSM, np.ndarray]:
     torch.manual_seed(0)
-    ssm = DelaySSM(
-        len(DELAYS), 64, MAX_DELAY, init=init, branch_fraction=fraction, delays=DELAYS, dt_min=1e-4
-    )
+    ssm = DelaySSM(len(DELAYS), 64, MAX_DELAY, init=init, branch_fraction=fraction, delays=DELAYS, dt_min=1e-4)
     with torch.no_grad():  # make sure that the slowest step size is really there, in a channel with a delay
         ssm.nu_dt[4] = float(np.log(np.expm1(1e-4)))
     return ssm, reference_kernel(ssm, 16_384)

@@ -15,12 +15,16 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "delayssm"
 
 #: Each part may use itself and those before it.
-ORDER = ["backends", "system", "layers", "cli"]
+ORDER = ["backends", "system", "layers", "runtime", "lab", "cli"]
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
     )
 
 
@@ -75,6 +79,18 @@ def test_an_unavailable_backend_is_an_error() -> None:
     forced = _run(hide + "delayssm.backend()", DELAYSSM_BACKEND="numba")
     assert forced.returncode != 0
     assert "the backend 'numba' cannot run here" in forced.stderr
+
+
+def test_compiled_code_needs_no_place_on_disk() -> None:
+    code = """
+import numba.core.dispatcher as dispatcher
+def nowhere(self): raise RuntimeError("no locator available")
+dispatcher.Dispatcher.enable_caching = nowhere
+import delayssm, torch
+print(delayssm.backend(), delayssm.DelaySSM(2, 4, 8)(torch.randn(1, 9, 2)).isfinite().all().item())
+"""
+    done = _run(code)
+    assert done.stdout.strip() == "numba True", done.stderr
 
 
 def test_threads_may_share_a_module() -> None:

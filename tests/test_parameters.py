@@ -38,7 +38,7 @@ def test_discretisation_is_that_of_the_paper(
     max_delay: int,
 ) -> None:
     ssm = DelaySSM(1, 2, max_delay)
-    values = dict(nu_dt=nu_dt, nu_re=nu_re, nu_im=nu_im, r=r, theta=theta, nu_tau=nu_tau)
+    values = {"nu_dt": nu_dt, "nu_re": nu_re, "nu_im": nu_im, "r": r, "theta": theta, "nu_tau": nu_tau}
     with torch.no_grad():
         for name, value in values.items():
             getattr(ssm, name).fill_(value)

@@ -11,9 +11,7 @@ from delayssm.system.recurrence import _scan, _scan_in_place
 from tests.helpers import channels, relative_rms
 
 
-def _case(
-    dtype: torch.dtype, lengths: list[int], position: list[int], length: int
-) -> tuple[list[torch.Tensor], ...]:
+def _case(dtype: torch.dtype, lengths: list[int], position: list[int], length: int) -> tuple[list[torch.Tensor], ...]:
     """Channels with every kind of delay, one of them without; rows of different age and length."""
     ssm = DelaySSM(5, 6, 40, dt_min=0.05, dt_max=0.5, branch_fraction=0.4)
     system = [t.detach() for t in ssm._system()]

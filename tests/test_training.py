@@ -13,7 +13,9 @@ from tests.helpers import relative_rms
 
 
 def test_param_groups() -> None:
-    model = nn.Sequential(nn.Embedding(10, 8), Stack([Block(DS4D(8, 4, 30)), Block(S4D(8, 4), norm="batch")]), nn.Linear(8, 3))
+    model = nn.Sequential(
+        nn.Embedding(10, 8), Stack([Block(DS4D(8, 4, 30)), Block(S4D(8, 4), norm="batch")]), nn.Linear(8, 3)
+    )
     groups = {group["name"]: group for group in param_groups(model, 1e-2, 1e-4, 0.05)}
     names = {id(p): name for name, p in model.named_parameters()}
     found = {key: sorted(names[id(p)] for p in group["params"]) for key, group in groups.items()}
@@ -36,7 +38,7 @@ def test_param_groups_skip_frozen_and_shared_parameters() -> None:
     assert "step size" not in [group["name"] for group in groups]
 
 
-@pytest.mark.parametrize("H, N", [(133, 64), (7, 4)])
+@pytest.mark.parametrize(("H", "N"), [(133, 64), (7, 4)])
 def test_parameter_count(H: int, N: int) -> None:
     count = lambda module: sum(p.numel() for p in module.parameters())  # noqa: E731
     s4d, ds4d = Block(S4D(H, N)), Block(DS4D(H, N))

@@ -52,9 +52,7 @@ def transpose(source: Tensor, target: Tensor) -> None:
     target.copy_(source.transpose(1, 2))
 
 
-def scan(
-    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
-) -> Tensor:
+def scan(system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
     k, c = system[4], _complex(system[3])
     states = _simulate(system, x, position, h, history)
     past = states.shape[1] - x.shape[1]

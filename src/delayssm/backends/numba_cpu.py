@@ -45,12 +45,12 @@ def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: fl
 
 
 def transpose(source: Tensor, target: Tensor) -> None:
-    _run(numba_loops.transpose, source.numel(), source.numpy(), target.numpy())
+    # Rows a power of two apart compete for the same places in the cache, so few of the longer ones at a time.
+    read, write = (8, 64) if source.stride(1) > target.stride(1) else (16, 16)
+    _run(numba_loops.transpose, source.numel(), source.numpy(), target.numpy(), read, write)
 
 
-def scan(
-    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
-) -> Tensor:
+def scan(system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     arguments = (_arrays(system), *_arrays((x, lengths, position)), h.numpy(), history.numpy(), _array(y))
     _run(numba_loops.scan, x.numel() * h.shape[-1], *arguments)
@@ -68,7 +68,12 @@ def scan_backward(
 ) -> list[Tensor]:
     lam, mu, b, c, _, alpha = system
     found = _zeros_like(lam, mu, b, c, alpha, x, h, history)
-    arguments = (_arrays(grads), _arrays(system), *_arrays((x, lengths, position, h, history)), _arrays(found))
+    arguments = (
+        _arrays(grads),
+        _arrays(system),
+        *_arrays((x, lengths, position, h, history)),
+        _arrays(found),
+    )
     _run(numba_loops.scan_backward, x.numel() * h.shape[-1], *arguments)
     return found
 

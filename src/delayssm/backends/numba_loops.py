@@ -8,6 +8,7 @@ All functions that call each other stand in this one file: the on-disk cache of 
 change in a file, not in the files it calls.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,26 @@ Arrays = tuple[Array, ...]
 #: Frequencies handled at a time: their tables stay in the first-level cache.
 _BLOCK = 128
 
-#: A transposition reads this many rows of the source at a time, and writes this many of the target.
-_READ, _WRITE = 8, 64
 
-# NaN and infinity keep their meaning; sums may be reordered.
-_options = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
+def _compiled(parallel: bool = False) -> Callable[[Any], Any]:
+    """Compile at the first call, and keep the result on disk where there is a place for it."""
+    options = {
+        "nogil": True,
+        "parallel": parallel,
+        "error_model": "numpy",
+        "fastmath": {"contract", "reassoc", "nsz", "arcp"},  # NaN and infinity keep their meaning
+    }
+
+    def compiled(function: Any) -> Any:
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # neither the package's folder nor the user's can be written
+            return njit(**options)(function)
+
+    return compiled
 
 
-@njit(**_options)
+@_compiled()
 def _grid(k: int, alpha: float, roots: Array, rho: float, first: int, count: int, u: Array, v: Array, s: Array) -> None:
     """u = rho/z, v = u^k ((1 - alpha) + alpha u) and s = dv/dalpha, each (2, block), for some frequencies."""
     size = len(roots)
@@ -43,10 +56,23 @@ def _grid(k: int, alpha: float, roots: Array, rho: float, first: int, count: int
         s[0, i], s[1, i] = kr * (ur - 1) - ki * ui, kr * ui + ki * (ur - 1)
 
 
-@njit(**_options)
-def _transfer_channel(
-    d: int, h: int, system: Arrays, roots: Array, rho: float, out: Array
-) -> None:
+@_compiled()
+def _resolvents(
+    lr: float, li: float, mr: float, mi: float, ur: float, ui: float, vr: float, vi: float
+) -> tuple[float, float, float, float]:
+    """R = 1 / (1 - lam u - mu v) and S, the same with conjugated coefficients, by a single division."""
+    even_r, odd_r = lr * ur + mr * vr, li * ui + mi * vi
+    even_i, odd_i = lr * ui + mr * vi, li * ur + mi * vr
+    pr, pi = 1 - even_r + odd_r, even_i + odd_i  # the conjugate of R's denominator
+    qr, qi = 1 - even_r - odd_r, even_i - odd_i  # and of S's
+    pp, qq = pr * pr + pi * pi, qr * qr + qi * qi
+    both = 1 / (pp * qq)
+    p, q = qq * both, pp * both
+    return pr * p, pi * p, qr * q, qi * q
+
+
+@_compiled()
+def _transfer_channel(d: int, h: int, system: Arrays, roots: Array, rho: float, out: Array) -> None:
     lam, mu, w, k, alpha = system
     bins = out.shape[2]
     u, v, s = np.empty((2, _BLOCK)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
@@ -60,31 +86,19 @@ def _transfer_channel(
             lr, li, mr, mi = lam[h, n, 0], lam[h, n, 1], mu[h, n, 0], mu[h, n, 1]
             wr, wi = w[d, h, n, 0], w[d, h, n, 1]
             for i in range(count):
-                # p = 1 - lam u - mu v and q, the same with conjugated coefficients, share their products.
-                even_r = lr * u[0, i] + mr * v[0, i]
-                odd_r = li * u[1, i] + mi * v[1, i]
-                even_i = lr * u[1, i] + mr * v[1, i]
-                odd_i = li * u[0, i] + mi * v[0, i]
-                pr, pi = 1 - even_r + odd_r, even_i + odd_i  # conj(p)
-                qr, qi = 1 - even_r - odd_r, even_i - odd_i  # conj(q)
-                pp, qq = pr * pr + pi * pi, qr * qr + qi * qi
-                # w/p + conj(w)/q with a single division.
-                both = 1 / (pp * qq)
-                p, q = qq * both, pp * both
-                Kr[i] += wr * (pr * p + qr * q) - wi * (pi * p - qi * q)
-                Ki[i] += wr * (pi * p + qi * q) + wi * (pr * p - qr * q)
+                Rr, Ri, Sr, Si = _resolvents(lr, li, mr, mi, u[0, i], u[1, i], v[0, i], v[1, i])
+                Kr[i] += wr * (Rr + Sr) - wi * (Ri - Si)
+                Ki[i] += wr * (Ri + Si) + wi * (Rr - Sr)
         for i in range(count):
             out[d, h, first + i, 0] = Kr[i]
             out[d, h, first + i, 1] = Ki[i]
 
 
-@njit(**_options)
-def _transfer_backward_channel(
-    h: int, grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays
-) -> None:
-    """With g = conj(grad), R = 1/p, R' = 1/q, X = g R^2 and Y = g R'^2, summed over the frequencies:
+@_compiled()
+def _transfer_backward_channel(h: int, grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays) -> None:
+    """With g = conj(grad), X = g R^2 and Y = g S^2, summed over the frequencies:
 
-    g_w   = sum conj(g R) + g R'
+    g_w   = sum conj(g R) + g S
     g_lam = conj(w) sum conj(u X) + u Y       g_mu = conj(w) sum conj(v X) + v Y
     g_alpha = sum over modes of Re(w mu sum s X + conj(w mu) sum s Y).
 
@@ -106,16 +120,7 @@ def _transfer_backward_channel(
                 wr, wi = w[d, h, n, 0], w[d, h, n, 1]
                 sum_wr = sum_wi = 0.0
                 for i in range(count):
-                    even_r = lr * u[0, i] + mr * v[0, i]
-                    odd_r = li * u[1, i] + mi * v[1, i]
-                    even_i = lr * u[1, i] + mr * v[1, i]
-                    odd_i = li * u[0, i] + mi * v[0, i]
-                    pr, pi = 1 - even_r + odd_r, even_i + odd_i
-                    qr, qi = 1 - even_r - odd_r, even_i - odd_i
-                    pp, qq = pr * pr + pi * pi, qr * qr + qi * qi
-                    both = 1 / (pp * qq)
-                    Rr, Ri = pr * (qq * both), pi * (qq * both)
-                    Sr, Si = qr * (pp * both), qi * (pp * both)
+                    Rr, Ri, Sr, Si = _resolvents(lr, li, mr, mi, u[0, i], u[1, i], v[0, i], v[1, i])
                     ar, ai = g[0, i] * Rr - g[1, i] * Ri, g[0, i] * Ri + g[1, i] * Rr
                     br, bi = g[0, i] * Sr - g[1, i] * Si, g[0, i] * Si + g[1, i] * Sr
                     sum_wr += ar + br
@@ -143,7 +148,7 @@ def _transfer_backward_channel(
                 g_alpha[h] += (wr * mr - wi * mi) * sum_sr + (wr * mi + wi * mr) * sum_si
 
 
-@njit(**_options)
+@_compiled()
 def _starts(k: Array) -> Array:
     """Where each channel's ring of k + 1 slots begins (k = 0: no ring)."""
     starts = np.empty_like(k)
@@ -155,7 +160,7 @@ def _starts(k: Array) -> Array:
     return starts
 
 
-@njit(**_options)
+@_compiled()
 def _scan_channel(
     row: int,
     h: int,
@@ -204,7 +209,7 @@ def _scan_channel(
     y[row, length:, h] = 0.0
 
 
-@njit(**_options)
+@_compiled()
 def _scan_backward_channel(
     h: int,
     start: int,
@@ -305,23 +310,21 @@ def _scan_backward_channel(
                 g_history[row, slot] += G[j]
 
 
-@njit(parallel=True, **_options)
+@_compiled(parallel=True)
 def transfer(system: Arrays, roots: Array, rho: float, out: Array) -> None:
     directions, channels = out.shape[:2]
     for task in prange(directions * channels):
         _transfer_channel(task // channels, task % channels, system, roots, rho, out)
 
 
-@njit(parallel=True, **_options)
+@_compiled(parallel=True)
 def transfer_backward(grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays) -> None:
     for h in prange(grad.shape[1]):
         _transfer_backward_channel(h, grad, system, roots, rho, found)
 
 
-@njit(parallel=True, **_options)
-def scan(
-    system: Arrays, x: Array, lengths: Array, position: Array, state: Array, history: Array, y: Array
-) -> None:
+@_compiled(parallel=True)
+def scan(system: Arrays, x: Array, lengths: Array, position: Array, state: Array, history: Array, y: Array) -> None:
     starts = _starts(system[4])
     channels = len(starts)
     for task in prange(len(x) * channels):
@@ -329,7 +332,7 @@ def scan(
         _scan_channel(row, h, starts[h], system, x, lengths[row], position[row], state, history, y)
 
 
-@njit(parallel=True, **_options)
+@_compiled(parallel=True)
 def scan_backward(
     grads: Arrays,
     system: Arrays,
@@ -345,15 +348,16 @@ def scan_backward(
         _scan_backward_channel(h, starts[h], grads, system, x, lengths, position, state, history, found)
 
 
-@njit(parallel=True, **_options)
-def transpose(source: Array, target: Array) -> None:
+@_compiled(parallel=True)
+def transpose(source: Array, target: Array, read: int, write: int) -> None:
+    """In blocks of so many rows of the source and so many of the target."""
     batch, rows, columns = source.shape
-    strips = (columns + _WRITE - 1) // _WRITE
+    strips = (columns + write - 1) // write
     for task in prange(batch * strips):
-        i, first = task // strips, (task % strips) * _WRITE
-        last = min(first + _WRITE, columns)
-        for top in range(0, rows, _READ):
-            bottom = min(top + _READ, rows)
+        i, first = task // strips, (task % strips) * write
+        last = min(first + write, columns)
+        for top in range(0, rows, read):
+            bottom = min(top + read, rows)
             for column in range(first, last):
                 for row in range(top, bottom):
                     target[i, column, row] = source[i, row, column]

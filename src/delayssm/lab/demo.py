@@ -51,13 +51,11 @@ class Fit:
 
 def run(out: Path, steps: int = 600, seed: int = 0) -> Path:
     """Train both models side by side and write `out`/demo.png."""
-    fits = []
-    for name, color, build in (
-        ("DS4D", "#0072B2", lambda: DelaySSM(WIDTH, 16, LENGTH)),
-        ("S4D", "#D55E00", lambda: DiagonalSSM(WIDTH, 22)),  # as many parameters
-    ):
-        torch.manual_seed(seed)
-        fits.append(Fit(name, color, Filter(build())))
+    torch.manual_seed(seed)
+    fits = [
+        Fit("DS4D", "#0072B2", Filter(DelaySSM(WIDTH, 16, LENGTH))),
+        Fit("S4D", "#D55E00", Filter(DiagonalSSM(WIDTH, 22))),  # as many parameters
+    ]
     truth = torch.zeros(LENGTH)
     for lag, strength in ECHOES.items():
         truth[lag] = strength
@@ -69,7 +67,7 @@ def run(out: Path, steps: int = 600, seed: int = 0) -> Path:
             generator = torch.Generator().manual_seed(seed)
             for _ in range(steps):
                 x = torch.randn(8, LENGTH, 1, generator=generator)
-                target = sum(strength * _delay(x, lag) for lag, strength in ECHOES.items())
+                target = torch.stack([strength * _delay(x, lag) for lag, strength in ECHOES.items()]).sum(0)
                 loss = (fit.model(x) - target).square().mean() / target.square().mean()
                 optimiser.zero_grad()
                 loss.backward()
@@ -93,8 +91,20 @@ def _draw(path: Path, truth: Tensor, fits: list[Fit]) -> Path:
         axis = figure.add_subplot(grid[row, 0])
         axis.plot(fit.model.kernel().detach(), color=fit.color, linewidth=1, label=f"{fit.name}, learned")
         lags = [t for t in range(LENGTH) if truth[t]]
-        axis.scatter(lags, truth[lags], s=60, facecolors="none", edgecolors="black", zorder=3, label="the echoes to learn")
-        axis.set(title=f"Kernel of {fit.name}: remaining error {fit.losses[-1]:.0%}", xlabel="lag", ylabel="response")
+        axis.scatter(
+            lags,
+            truth[lags],
+            s=60,
+            facecolors="none",
+            edgecolors="black",
+            zorder=3,
+            label="the echoes to learn",
+        )
+        axis.set(
+            title=f"Kernel of {fit.name}: remaining error {fit.losses[-1]:.0%}",
+            xlabel="lag",
+            ylabel="response",
+        )
         axis.set_ylim(-0.7, 1.0)
         axis.legend(loc="upper left", frameon=False)
     axis = figure.add_subplot(grid[:-1, 1])
@@ -109,7 +119,10 @@ def _draw(path: Path, truth: Tensor, fits: list[Fit]) -> Path:
     axis.bar(ssm.delays().detach(), weight.detach(), width=6, color=fits[0].color)
     for lag in ECHOES:
         axis.axvline(lag, color="black", linestyle=":", linewidth=1)
-    axis.set(title="DS4D: the delay of each channel, and how loud it is (dotted: the echoes)", xlabel="delay in steps")
+    axis.set(
+        title="DS4D: the delay of each channel, and how loud it is (dotted: the echoes)",
+        xlabel="delay in steps",
+    )
     axis.set(ylabel="loudness", xlim=(0, LENGTH))
     partial = path.with_suffix(".part.png")
     figure.savefig(partial, dpi=150)

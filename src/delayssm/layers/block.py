@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -53,7 +52,8 @@ class Block(Streaming[State]):
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if self.prenorm:
-            return x + self.layer(self._normalise(x, lengths), lengths)
+            y: Tensor = self.layer(self._normalise(x, lengths), lengths)
+            return x + y
         return without_padding(self._normalise(x + self.layer(x, lengths), lengths), lengths)
 
     def init_state(self, batch_size: int) -> State:
@@ -75,7 +75,8 @@ class Block(Streaming[State]):
         return without_padding(self._normalise(x + y, lengths), lengths), state
 
     def _normalise(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        return self.norm(x, lengths) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        y: Tensor = self.norm(x, lengths) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        return y
 
 
 class Stack(Streaming[States]):

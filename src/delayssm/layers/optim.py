@@ -2,7 +2,7 @@
 
 import enum
 import inspect
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from torch import nn
 
@@ -37,9 +37,10 @@ def param_groups(model: nn.Module, lr: float, dt_lr: float, weight_decay: float)
 
 
 def _rules(cls: type) -> dict[str, Rule]:
-    found = {}
+    found: dict[str, Rule] = {}
     for base in reversed(cls.__mro__):
         for name, annotation in inspect.get_annotations(base).items():
-            if get_origin(annotation) is Annotated:
-                found.update({name: extra for extra in get_args(annotation)[1:] if isinstance(extra, Rule)})
+            for extra in getattr(annotation, "__metadata__", ()):
+                if isinstance(extra, Rule):
+                    found[name] = extra
     return found

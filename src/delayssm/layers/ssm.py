@@ -99,7 +99,7 @@ class DiagonalSSM(Streaming[State]):
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if x.numel() == 0:
-            return x
+            return x.clone()
         K = kernel(self._system(), x.shape[1], self.contour)
         K[0, :, 0] += self.D  # the skip term is one more tap
         y = convolve(x.to(self.signal_dtype), K.to(self.signal_dtype)).to(x.dtype)
@@ -171,11 +171,13 @@ class DiagonalSSM(Streaming[State]):
         if state.batch_size != len(x):
             raise ValueError(f"this state holds {state.batch_size} streams, but x has {len(x)} rows")
         if state.position.device != x.device:
-            raise ValueError(f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)")
+            raise ValueError(
+                f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"
+            )
         if state.k is not system.k and not torch.equal(state.k, system.k):
             raise ValueError(
                 f"{int((state.k != system.k).sum())} delays have moved to another step since this state was made, so "
-                "its history no longer fits; start again from init_state (or freeze nu_tau to keep states across updates)"
+                "its history no longer fits; start again from init_state, or freeze nu_tau to keep states over updates"
             )
 
 
@@ -213,7 +215,13 @@ class DelaySSM(DiagonalSSM):
         bidirectional: bool = False,
     ) -> None:
         super().__init__(
-            d_model, d_state, init=init, dt_min=dt_min, dt_max=dt_max, input=input, bidirectional=bidirectional
+            d_model,
+            d_state,
+            init=init,
+            dt_min=dt_min,
+            dt_max=dt_max,
+            input=input,
+            bidirectional=bidirectional,
         )
         if max_delay < 3:
             raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {max_delay}")
@@ -232,7 +240,15 @@ class DelaySSM(DiagonalSSM):
 
     def _coefficients(self) -> Coefficients:
         return parameters.delayed(
-            self.nu_dt, self.nu_re, self.nu_im, self.r, self.theta, self.nu_tau, self.B, self.C, self.max_delay
+            self.nu_dt,
+            self.nu_re,
+            self.nu_im,
+            self.r,
+            self.theta,
+            self.nu_tau,
+            self.B,
+            self.C,
+            self.max_delay,
         )
 
 

@@ -32,9 +32,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
         """The state before the first token."""
 
     @abstractmethod
-    def stream(
-        self, x: Float[Tensor, "B L H"], state: S, lengths: Lengths = None
-    ) -> tuple[Float[Tensor, "B L H"], S]:
+    def stream(self, x: Float[Tensor, "B L H"], state: S, lengths: Lengths = None) -> tuple[Float[Tensor, "B L H"], S]:
         """A chunk of any length, also 0 or 1: its output and the state after it.
 
         Gradients flow through outputs and states. Without gradients (under `torch.no_grad`) the state is
@@ -65,11 +63,14 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Tensor | None:
     """`lengths` as a tensor beside x, after making sure that it fits."""
     if lengths is None:
         return None
-    found = torch.as_tensor(lengths, device=x.device)
+    found = torch.as_tensor(lengths)
     if found.shape != x.shape[:1] or found.dtype.is_floating_point or found.dtype == torch.bool:
         raise ValueError(
-            f"lengths must be one whole number per row, shape ({len(x)},), not {found.dtype} of shape {tuple(found.shape)}"
+            f"lengths must be one whole number per row, shape ({len(x)},), "
+            f"not {found.dtype} of shape {tuple(found.shape)}"
         )
-    if not torch.compiler.is_compiling() and bool(((found < 0) | (found > x.shape[1])).any()):
+    # Looking at values elsewhere would make the host wait for the device, in every layer.
+    visible = found.device.type == "cpu" and not torch.compiler.is_compiling()
+    if visible and bool(((found < 0) | (found > x.shape[1])).any()):
         raise ValueError(f"lengths must lie between 0 and {x.shape[1]}, the length of x, not {found.tolist()}")
-    return found.long()
+    return found.to(x.device, torch.int64)

@@ -24,9 +24,7 @@ Fraction = float | tuple[float, float] | Tensor
 Delays = Literal["grid"] | float | Sequence[float] | Tensor
 
 
-def base(
-    H: int, N: int, spectrum: Spectrum
-) -> tuple[Float[Tensor, "{H} {N}//2"], Float[Tensor, "{H} {N}//2"]]:
+def base(H: int, N: int, spectrum: Spectrum) -> tuple[Float[Tensor, "H n"], Float[Tensor, "H n"]]:
     """(nu_re, nu_im) of zeta_n = -1/2 + i pi n (S4D-Lin) or -1/2 + i N/pi (N/(2n+1) - 1) (S4D-Inv)."""
     mode = torch.arange(N // 2, dtype=torch.float64)
     match spectrum:
@@ -40,7 +38,7 @@ def base(
     return nu_re, frequency.float().expand(H, -1).clone()
 
 
-def step_sizes(H: int, dt_min: float, dt_max: float) -> Float[Tensor, "{H}"]:
+def step_sizes(H: int, dt_min: float, dt_max: float) -> Float[Tensor, " H"]:
     """nu_dt for dt log-uniform in [dt_min, dt_max]."""
     if not 0 < dt_min <= dt_max < BOUND:
         raise ValueError(f"step sizes need 0 < dt_min <= dt_max < {BOUND:g}, not {dt_min} and {dt_max}")
@@ -48,7 +46,7 @@ def step_sizes(H: int, dt_min: float, dt_max: float) -> Float[Tensor, "{H}"]:
     return log_dt.exp().expm1().log().float()  # the inverse of softplus
 
 
-def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "{H} {n}"]:
+def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "H n"]:
     """r = logit(p): one fraction p for all modes; or (first, last), spread geometrically over the modes; or
     a tensor of shape (n,) or (H, n). p = 0 switches the delayed branch off for good.
     """
@@ -70,14 +68,14 @@ def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "{H} {n}"]:
     return torch.logit(p).clamp(-BOUND, BOUND).float().expand(H, n).clone()
 
 
-def phases(H: int, n: int, centre: float) -> Float[Tensor, "{H} {n}"]:
+def phases(H: int, n: int, centre: float) -> Float[Tensor, "H n"]:
     """theta: near `centre` (omega), with a little noise."""
     if not math.isfinite(centre):
         raise ValueError(f"phase must be a finite angle in radians, not {centre}")
     return centre + PHASE_NOISE * torch.randn(H, n)
 
 
-def delay_locations(H: int, max_delay: int, delays: Delays) -> Float[Tensor, "{H}"]:
+def delay_locations(H: int, max_delay: int, delays: Delays) -> Float[Tensor, " H"]:
     """nu_tau = logit(q): delays on an even grid in random order, one for all channels, or one per channel.
 
     The grid is q_j = e + (j - 1/2) / H (1 - 2e), j = 1..H. Given delays are in steps, within
@@ -103,11 +101,11 @@ def delay_locations(H: int, max_delay: int, delays: Delays) -> Float[Tensor, "{H
     return torch.logit(q).clamp(-BOUND, BOUND).float()
 
 
-def output(D: int, H: int, n: int) -> Float[Tensor, "{D} {H} {n} 2"]:
+def output(D: int, H: int, n: int) -> Float[Tensor, "D H n 2"]:
     """C: complex standard normal."""
     return torch.randn(D, H, n, 2) * math.sqrt(0.5)
 
 
-def ones(H: int, n: int) -> Float[Tensor, "{H} {n} 2"]:
+def ones(H: int, n: int) -> Float[Tensor, "H n 2"]:
     """B = 1."""
     return torch.tensor([1.0, 0.0]).expand(H, n, 2).clone()

@@ -58,7 +58,7 @@ def kernel(system: Coefficients, length: int, contour: Contour = EXACT) -> Float
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
 def _kernel(system: Sequence[Tensor], length: int, size: int, eps: float) -> Tensor:
     K = backends.active(system[0].device.type).transfer(system, size, eps ** (1 / size))
-    damped = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
+    damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
     return damped * _restore(K, length, size, eps)
 
 

@@ -47,9 +47,7 @@ def _scan_in_place(
 
 
 @_scan_in_place.register_fake
-def _(
-    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor
-) -> Tensor:
+def _(system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 

@@ -60,9 +60,7 @@ def discretize(
 def simulate(channel: Channel, x: Real, max_delay: int) -> Real:
     """y_t = sum_n c_n h_(t,n) for the recurrence of Eq. (discrete_recurrence), h_j = 0 for j < 0."""
     # Conjugate pairs written out: (N/2,) -> (N,).
-    lam, mu, b, c = (
-        np.concatenate([v, v.conj()]) for v in (channel.lam, channel.mu, channel.b, channel.c)
-    )
+    lam, mu, b, c = (np.concatenate([v, v.conj()]) for v in (channel.lam, channel.mu, channel.b, channel.c))
     buffer: dict[int, Complex] = {}  # time j -> h_j, for t - max_delay <= j < t
     zero = np.zeros_like(lam)
     y = np.zeros(len(x))

@@ -23,7 +23,7 @@ class State:
     """
 
     h: Tensor  # (B, H, 2, n) float64: the last state, real parts before imaginary parts
-    history: Tensor  # (B, S, 2, n): per channel with delay k a ring of k + 1 states; the state of time t in slot t mod (k + 1)
+    history: Tensor  # (B, S, 2, n): a ring of k + 1 states per channel; that of time t in slot t mod (k + 1)
     position: Tensor  # (B,) int64: tokens seen
     k: Tensor  # (H,) int64: the delays that the rings are laid out for; 0 for none
     owner: Owner
@@ -88,7 +88,7 @@ class State:
 class States:
     """The memories of several modules that run one after another."""
 
-    parts: tuple[State | States, ...]
+    parts: tuple[State, ...]
 
     @property
     def batch_size(self) -> int:
