@@ -53,7 +53,8 @@ def _convolve_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> tuple[Tensor,
     for rows, channels in _slices(x, size):
         X = padded_x.spectrum(x, rows, channels)
         G = padded_grad.spectrum(grad, rows, channels)
-        g_spectrum[channels] += X.conj_physical_().mul_(G).sum(0)
+        for X_row, G_row in zip(X.conj_physical_(), G, strict=True):
+            g_spectrum[channels].addcmul_(X_row, G_row)
         G *= conjugate[channels]
         _store(g_x, G, rows, channels, size)
     return g_x, _uncircular(torch.fft.irfft(g_spectrum, n=size), kernel)
