@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 from collections.abc import Callable
 
 import hypothesis.strategies as st
@@ -326,6 +327,36 @@ def test_a_spent_state_is_refused() -> None:
     state = ssm.init_state(1)
     ssm.stream(x, state)  # with gradients nothing is overwritten
     ssm.stream(x, state)
+
+
+def test_leaving_a_graph_does_no_harm_to_it() -> None:
+    ssm = DelaySSM(H, 8, 30)
+    x = torch.randn(1, 20, H, requires_grad=True)
+    y, state = ssm.stream(x[:, :10], ssm.init_state(1))
+    with torch.no_grad():
+        later, _ = ssm.stream(x[:, 10:], state)
+        assert not later.requires_grad
+        assert relative_rms(later, ssm(x)[:, 10:]) <= 1e-6
+    again, _ = ssm.stream(x[:, 10:], state)
+    (y.sum() + again.sum()).backward()
+    assert x.grad is not None
+
+
+def test_inference_mode() -> None:
+    ssm = DelaySSM(H, 8, 30)
+    x = torch.randn(1, 20, H)
+    with torch.inference_mode():
+        y, state = ssm.stream(x[:, :19], ssm.init_state(1))
+        last, _ = ssm.step(x[:, 19], state)
+    assert relative_rms(torch.cat([y, last[:, None]], 1), ssm(x)) <= 1e-6
+
+
+def test_modules_can_be_pickled() -> None:
+    ssm = DelaySSM(H, 8, 30)
+    x = torch.randn(1, 20, H)
+    ssm.init_state(1)
+    copied = pickle.loads(pickle.dumps(ssm))
+    assert torch.equal(copied(x), ssm(x))
 
 
 def test_dropout_is_tied_over_time() -> None:

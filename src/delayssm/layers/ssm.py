@@ -5,7 +5,7 @@ Complex numbers are real pairs in the last axis, and only one of each conjugate 
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -134,6 +134,9 @@ class DiagonalSSM(Streaming[State]):
 
     def extra_repr(self) -> str:
         return f"{self.d_model}, d_state={self.d_state}, bidirectional={self.bidirectional}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cached": None}  # copies and pickles derive their own
 
     def _coefficients(self) -> Coefficients:
         return parameters.diagonal(self.nu_dt, self.nu_re, self.nu_im, self.B, self.C)

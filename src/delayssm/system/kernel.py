@@ -33,16 +33,20 @@ class Contour:
     """Number of points M for a kernel of a given length."""
 
 
-def _next_power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
+def _barely_longer(length: int) -> int:
+    return fast_length(length + length // 8)
+
+
+def _twice_to_a_power_of_two(length: int) -> int:
+    return 1 << (2 * length - 1).bit_length()
 
 
 #: The grid only has to cover the kernel: the shift takes care of what lies beyond. In float64, 1e-8 makes the echo
 #: small enough, and an eighth of room at the end, where rounding is amplified the most, keeps that below the echo too.
-EXACT = Contour(torch.float64, 1e-8, lambda length: fast_length(length + length // 8))
+EXACT = Contour(torch.float64, 1e-8, _barely_longer)
 
 #: The setting of the paper's appendix C.3.
-PAPER = Contour(torch.float32, 1e-3, lambda length: _next_power_of_two(2 * length))
+PAPER = Contour(torch.float32, 1e-3, _twice_to_a_power_of_two)
 
 
 def kernel(system: Coefficients, length: int, contour: Contour = EXACT) -> Float[Tensor, "D H {length}"]:

@@ -26,13 +26,14 @@ def scan(
 ) -> tuple[Float[Tensor, "B L H"], State]:
     """Outputs (without the skip term) and the state after the chunk; row i stops after lengths[i] tokens.
 
-    With gradients, the state given is left as it is. Without, its memory is reused for the new state.
+    Where no gradient is involved, the memory of the given state is reused for the new one.
     """
     if lengths is None:
         lengths = torch.full_like(state.position, x.shape[1])
     coefficients = list(system._replace(c=system.c[0]))
     inputs = (coefficients, x, lengths, state.position, state.h, state.history)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (*coefficients, x, state.h, state.history)):
+    in_a_graph = state.h.requires_grad or state.history.requires_grad
+    if in_a_graph or (torch.is_grad_enabled() and any(t.requires_grad for t in (*coefficients, x))):
         y, h, history = _scan(*inputs)
     else:
         y, h, history = _scan_in_place(*inputs), state.h, state.history
