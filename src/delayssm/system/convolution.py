@@ -49,10 +49,10 @@ def _convolve_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> tuple[Tensor,
     conjugate = torch.fft.rfft(_circular(kernel, size)).conj_physical_()
     g_spectrum = torch.zeros_like(conjugate)
     g_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-    padded_x, padded_grad = _Padded(x, size), _Padded(grad, size)
+    padded = _Padded(x, size)
     for rows, channels in _slices(x, size):
-        X = padded_x.spectrum(x, rows, channels)
-        G = padded_grad.spectrum(grad, rows, channels)
+        X = padded.spectrum(x, rows, channels)
+        G = padded.spectrum(grad, rows, channels)
         for X_row, G_row in zip(X.conj_physical_(), G, strict=True):
             g_spectrum[channels].addcmul_(X_row, G_row)
         G *= conjugate[channels]
