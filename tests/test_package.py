@@ -2,6 +2,7 @@
 
 import ast
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -91,6 +92,12 @@ print(delayssm.backend(), delayssm.DelaySSM(2, 4, 8)(torch.randn(1, 9, 2)).isfin
 """
     done = _run(code)
     assert done.stdout.strip() == "numba True", done.stderr
+
+
+def test_memory_is_kept_where_that_is_possible() -> None:
+    expected = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
+    done = _run("from delayssm.runtime import keep_freed_memory; print(keep_freed_memory())")
+    assert done.stdout.strip() == str(expected), done.stderr
 
 
 def test_threads_may_share_a_module() -> None:

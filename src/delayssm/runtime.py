@@ -14,8 +14,8 @@ _LARGEST = (1 << 31) - 1
 def keep_freed_memory() -> bool:
     """Let the C allocator keep large freed blocks, for processes that train. Says whether it could.
 
-    By default glibc returns them to the system at once and fetches, and clears, new pages for the next layer's
-    activations. Keeping them makes a training step on a CPU up to twice as fast. Other systems are left alone.
+    By default glibc returns them to the system at once, and fetches and clears new pages for the next layer's
+    activations, which can take as long as the computation itself. Other systems are left alone.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
