@@ -6,7 +6,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths
+from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_sequence
 from delayssm.system.lengths import padding, without_padding
 from delayssm.system.state import State, States
 
@@ -49,6 +49,7 @@ class Block(Streaming[State]):
 
     def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """The whole sequence by FFT."""
+        check_sequence(x, self.d_model, self.norm.weight.dtype)
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if self.prenorm:
@@ -66,6 +67,7 @@ class Block(Streaming[State]):
         """A chunk by recurrence."""
         if self.training and isinstance(self.norm, BatchNorm):
             raise RuntimeError("batch statistics would differ from chunk to chunk; call .eval() before streaming")
+        check_sequence(x, self.d_model, self.norm.weight.dtype)
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if self.prenorm:
