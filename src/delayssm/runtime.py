@@ -31,7 +31,7 @@ def describe() -> dict[str, str]:
     return {
         **packages,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "backend": backend(),
         "threads": str(torch.get_num_threads()),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
