@@ -1,4 +1,5 @@
 # `make demo` and `make test` work from a bare clone: the environment below is built on first use.
+SHELL  := bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -18,7 +19,8 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks | tee BENCHMARKS.md
+	set -o pipefail; $(BIN)/python -m benchmarks | tee BENCHMARKS.md.part
+	mv BENCHMARKS.md.part BENCHMARKS.md
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

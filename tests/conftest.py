@@ -10,7 +10,7 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-MATHEMATICS = ["convolution", "kernel", "lengths", "pairs", "parameters", "recurrence"]
+MATHEMATICS = ["convolution", "fft", "kernel", "padding", "pairs", "parameters", "recurrence"]
 
 with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "beartype.beartype"):
     import delayssm

@@ -8,8 +8,8 @@ import torch
 
 from delayssm import DelaySSM, DiagonalSSM
 from delayssm.backends import eager, numba_cpu
-from delayssm.system.kernel import EXACT, PAPER, kernel
-from delayssm.system.lengths import fast_length
+from delayssm.system.fft import fast_length
+from delayssm.system.kernel import EXACT, PAPER, _kernel, kernel
 from tests.helpers import reference_kernel, relative_rms
 
 MAX_DELAY = 20_000
@@ -107,7 +107,6 @@ def test_fused_transfer_equals_eager(directions: int, size: int) -> None:
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradients(backend: str, directions: int) -> None:
     lam, mu, w, k, alpha = _random_system(directions, 3, 2, torch.float64)
-    from delayssm.system.kernel import _kernel
 
     def function(*t: torch.Tensor) -> torch.Tensor:
         lam, mu, w, alpha = t
@@ -118,8 +117,6 @@ def test_gradients(backend: str, directions: int) -> None:
 
 
 def test_operator_registrations() -> None:
-    from delayssm.system.kernel import _kernel
-
     system = [t.requires_grad_(t.is_floating_point()) for t in _random_system(1, 2, 2, torch.float64)]
     torch.library.opcheck(_kernel, (system, 20, 32, 1e-8))
 

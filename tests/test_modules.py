@@ -323,6 +323,10 @@ def test_a_spent_state_is_refused() -> None:
             with pytest.raises(RuntimeError, match=r"spent.*clone\(\)"):
                 use()
         assert torch.equal(second.history, memory)  # the attempt did no harm
+        alias = second.detach()
+        ssm.stream(x, second)
+        with pytest.raises(RuntimeError, match="spent"):
+            ssm.stream(x, alias)
         ssm.stream(x, kept)
     state = ssm.init_state(1)
     ssm.stream(x, state)  # with gradients nothing is overwritten

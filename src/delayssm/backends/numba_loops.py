@@ -191,18 +191,18 @@ def _scan_channel(
                 hr[n], hi[n] = re, im
                 out += cr[n] * re - ci[n] * im
         else:
-            # The ring's oldest state h_(t-k-1) makes room for h_t; the next one is h_(t-k).
-            anchor = oldest + 1 if oldest + 1 < ring else 0
-            slot, previous = history[row, start + oldest], history[row, start + anchor]
+            # The ring's oldest state h_(t-k-1) makes room for h_t; the one after it is the anchor h_(t-k).
+            following = oldest + 1 if oldest + 1 < ring else 0
+            older, anchor = history[row, start + oldest], history[row, start + following]
             for n in range(modes):
-                dr = (1 - a) * previous[0, n] + a * slot[0, n]
-                di = (1 - a) * previous[1, n] + a * slot[1, n]
+                dr = (1 - a) * anchor[0, n] + a * older[0, n]
+                di = (1 - a) * anchor[1, n] + a * older[1, n]
                 re = lr[n] * hr[n] - li[n] * hi[n] + mr[n] * dr - mi[n] * di + br[n] * xt
                 im = lr[n] * hi[n] + li[n] * hr[n] + mr[n] * di + mi[n] * dr + bi[n] * xt
                 hr[n], hi[n] = re, im
-                slot[0, n], slot[1, n] = re, im
+                older[0, n], older[1, n] = re, im
                 out += cr[n] * re - ci[n] * im
-            oldest = anchor
+            oldest = following
         y[row, t, h] = 2 * out
     state[row, h, 0] = hr
     state[row, h, 1] = hi
@@ -291,14 +291,14 @@ def _scan_backward_channel(
                     G[now - 1, 0, n] += backr
                     G[now - 1, 1, n] += backi
                 if delayed:
-                    nr, ni = H[now - ring + 1, 0, n], H[now - ring + 1, 1, n]
-                    er, ei = H[now - ring, 0, n], H[now - ring, 1, n]
-                    dr, di = (1 - a) * nr + a * er, (1 - a) * ni + a * ei
+                    anchor_r, anchor_i = H[now - ring + 1, 0, n], H[now - ring + 1, 1, n]
+                    older_r, older_i = H[now - ring, 0, n], H[now - ring, 1, n]
+                    dr, di = (1 - a) * anchor_r + a * older_r, (1 - a) * anchor_i + a * older_i
                     g_mu[h, n, 0] += gr * dr + gi * di
                     g_mu[h, n, 1] += gi * dr - gr * di
                     backr = mu[h, n, 0] * gr + mu[h, n, 1] * gi
                     backi = mu[h, n, 0] * gi - mu[h, n, 1] * gr
-                    g_alpha[h] += backr * (er - nr) + backi * (ei - ni)
+                    g_alpha[h] += backr * (older_r - anchor_r) + backi * (older_i - anchor_i)
                     G[now - ring + 1, 0, n] += (1 - a) * backr
                     G[now - ring + 1, 1, n] += (1 - a) * backi
                     G[now - ring, 0, n] += a * backr

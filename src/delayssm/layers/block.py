@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_sequence
-from delayssm.system.lengths import padding, without_padding
+from delayssm.system.padding import padding, without_padding
 from delayssm.system.state import State, States
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.layers.streaming import Lengths, Streaming, check_lengths
 from delayssm.system import initial
-from delayssm.system.lengths import without_padding
+from delayssm.system.padding import without_padding
 from delayssm.system.state import State
 
 

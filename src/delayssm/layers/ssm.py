@@ -16,7 +16,7 @@ from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_s
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
 from delayssm.system.kernel import EXACT, Contour, kernel
-from delayssm.system.lengths import without_padding
+from delayssm.system.padding import without_padding
 from delayssm.system.parameters import Coefficients
 from delayssm.system.recurrence import scan
 from delayssm.system.state import Owner, State

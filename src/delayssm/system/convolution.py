@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm import backends
-from delayssm.system.lengths import fast_length
+from delayssm.system.fft import fast_length
 
 #: Size of one padded slice. A slice has three temporaries of this size.
 _SLICE_BYTES = {"cpu": 1 << 22}
@@ -21,7 +21,7 @@ _SLICE_BYTES_ELSEWHERE = 1 << 28
 
 def convolve(x: Float[Tensor, "B L H"], kernel: Float[Tensor, "D H L"]) -> Float[Tensor, "B L H"]:
     """y_t = sum over s <= t of K_0[t - s] x_s, and with a second kernel + sum over s > t of K_1[s - t - 1] x_s."""
-    result: Tensor = _convolve(x, kernel) if x.numel() else x.clone()
+    result: Tensor = _convolve(x, kernel)
     return result
 
 

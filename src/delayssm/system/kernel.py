@@ -19,7 +19,7 @@ from torch import Tensor
 
 from delayssm import backends
 from delayssm.system import pairs
-from delayssm.system.lengths import fast_length
+from delayssm.system.fft import fast_length
 from delayssm.system.parameters import Coefficients
 
 

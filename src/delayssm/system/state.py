@@ -14,6 +14,13 @@ class Owner:
     """Tells whose a state is. A copy of a module has another one, since copying makes new objects."""
 
 
+class Memory:
+    """Counts how often tensors were advanced in place. All states that look at the same tensors share one."""
+
+    def __init__(self) -> None:
+        self.advances = 0
+
+
 @dataclass
 class State:
     """The memory of one SSM for a batch of streams. B rows, H channels, n = N/2 stored modes.
@@ -27,7 +34,8 @@ class State:
     position: Tensor  # (B,) int64: tokens seen
     k: Tensor  # (H,) int64: the delays that the rings are laid out for; 0 for none
     owner: Owner
-    spent: bool = field(default=False, compare=False)
+    memory: Memory = field(default_factory=Memory)
+    advances: int = 0  # those of the memory when this state was made
 
     @staticmethod
     def zeros(owner: Owner, batch_size: int, modes: int, k: Tensor, dtype: torch.dtype) -> State:
@@ -53,7 +61,8 @@ class State:
 
     def detach(self) -> State:
         """The same memory without its gradient history, as truncated backpropagation needs it."""
-        return self._with(self.h.detach(), self.history.detach(), self.position)
+        same = self._with(self.h.detach(), self.history.detach(), self.position)
+        return dataclasses.replace(same, memory=self.memory, advances=self.advances)
 
     def select(self, rows: Sequence[int] | Tensor) -> State:
         """A copy of some streams, in the order given."""
@@ -62,18 +71,23 @@ class State:
 
     def to(self, device: torch.device | str) -> State:
         """The state on another device."""
-        moved = self._with(self.h.to(device), self.history.to(device), self.position.to(device))
+        position = self.position.to(device)
+        if position is self.position:
+            return self  # it is there already
+        moved = self._with(self.h.to(device), self.history.to(device), position)
         return dataclasses.replace(moved, k=self.k.to(device))
 
     def advanced(self, lengths: Tensor, h: Tensor, history: Tensor) -> State:
         """The state `lengths` tokens later."""
         after = self._with(h, history, self.position + lengths)
-        self.spent = h is self.h
-        return after
+        if h is not self.h:
+            return after
+        self.memory.advances += 1
+        return dataclasses.replace(after, memory=self.memory, advances=self.memory.advances)
 
     def require_unspent(self) -> None:
         """Raise if this memory already belongs to a later state."""
-        if self.spent:
+        if self.advances != self.memory.advances:
             raise RuntimeError(
                 "this state is spent: a later chunk was processed in its memory. Go on with the state that call "
                 "returned, or clone() the state before the call to branch"
