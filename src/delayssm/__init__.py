@@ -1,10 +1,11 @@
 """Delay state-space models for PyTorch: exact FFT training, exact streaming."""
 
 from delayssm.backends import backend
-from delayssm.layers.block import Block, Stack
+from delayssm.layers.block import Block
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.optim import param_groups
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.layers.stack import Stack
 
 __all__ = ["DS4D", "S4D", "Block", "DelaySSM", "DiagonalSSM", "Stack", "backend", "param_groups"]
 __version__ = "0.1.0"

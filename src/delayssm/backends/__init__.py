@@ -11,6 +11,9 @@ from typing import Protocol, cast
 
 from torch import Tensor
 
+#: Tokens whose feedback a cascade computes at a time.
+BLOCK = 4
+
 #: Name -> module, in order of preference.
 _BACKENDS = {
     "numba": "delayssm.backends.numba_cpu",
@@ -21,9 +24,13 @@ _BACKENDS = {
 class Backend(Protocol):
     """What a backend provides.
 
-    H channels, n = N/2 stored modes, D directions, S history slots. Coefficients are real pairs: lam, mu and b
-    (H, n, 2), c (H, n, 2), w = b c (D, H, n, 2); k (H,) int64, 0 for a channel without a delayed branch;
-    alpha (H,). States have their real parts before their imaginary parts: (..., 2, n).
+    H channels, n = N/2 stored modes, D directions. Coefficients are real pairs: lam, mu and b (H, n, 2), c (H, n, 2),
+    w = b c (D, H, n, 2); k (H,) int64, 0 for a channel without a delayed branch; alpha (H,).
+
+    The memory of B streams is h (B, H, 2, n) float64, the last state; feedback (B, S, 2, n); copies (B, C, 2, n)
+    float64; inputs (B, I). States have their real parts before their imaginary parts. layout (H, 6) int64 says where
+    each channel has its own: first slot, slots; first copy, copies; first input, inputs. `delayssm.system.layout`
+    explains them. position (B,) int64 counts the tokens seen.
     """
 
     def transfer(self, system: Sequence[Tensor], size: int, rho: float) -> Tensor:
@@ -42,33 +49,20 @@ class Backend(Protocol):
         """target[i, b, a] = source[i, a, b]. Either may be a part of something larger."""
 
     def scan(
-        self,
-        system: Sequence[Tensor],
-        x: Tensor,
-        lengths: Tensor,
-        position: Tensor,
-        h: Tensor,
-        history: Tensor,
-    ) -> Tensor:
-        """The recurrence of system = (lam, mu, b, c, k, alpha) over a chunk; h and history advance in place.
+        self, system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+        h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """The recurrence of system = (lam, mu, b, c, k, alpha) over a chunk; the memory advances in place.
 
-        x (B, L, H), row i valid up to lengths[i]; position (B,) tokens seen before; h (B, H, 2, n) the last
-        state, float64; history (B, S, 2, n) one ring of k + 1 states per channel that has a delayed branch, the
-        state of time t in slot t mod (k + 1) of its ring. Returns y (B, L, H), 0 where padded.
+        x (B, L, H), row i valid up to lengths[i]. Returns y (B, L, H), 0 where padded.
         """
 
     def scan_backward(
-        self,
-        grads: Sequence[Tensor],
-        system: Sequence[Tensor],
-        x: Tensor,
-        lengths: Tensor,
-        position: Tensor,
-        h: Tensor,
-        history: Tensor,
-    ) -> list[Tensor]:
-        """Gradients of lam, mu, b, c, alpha, x, h and history (the last two as they were before the chunk) for
-        the gradients of y, h and history (as they are after it).
+        self, grads: Sequence[Tensor], system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor,
+        layout: Tensor, h: Tensor, feedback: Tensor,
+    ) -> list[Tensor]:  # fmt: skip
+        """Gradients of lam, mu, b, c, alpha, x, h and feedback (the last two as they were before the chunk) for the
+        gradients of y, h and feedback (as they are after it). All delays have rings.
         """
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from delayssm.backends import BLOCK
+
 
 def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
     lam, mu, w, u, v, _ = _on_grid(system, size, rho)
@@ -52,121 +54,115 @@ def transpose(source: Tensor, target: Tensor) -> None:
     target.copy_(source.transpose(1, 2))
 
 
-def scan(system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
-    k, c = system[4], _complex(system[3])
-    states = _simulate(system, x, position, h, history)
-    past = states.shape[1] - x.shape[1]
-    live = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-    y = torch.where(live[..., None], 2 * (c * states[:, past:]).real.sum(-1), 0).to(x.dtype)
-
-    # What is remembered are the states up to each row's own end.
-    rows = torch.arange(len(x), device=x.device)
-    last = states[rows, past + lengths - 1]
-    h.copy_(torch.where((lengths > 0)[:, None, None, None], torch.stack((last.real, last.imag), -2), h))
-    channel, age, slot = _rings(k, position + lengths)
-    kept = states[rows[:, None], (past + lengths)[:, None] - age, channel]
-    history[rows[:, None], slot] = torch.stack((kept.real, kept.imag), -2).to(history.dtype)
+def scan(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+) -> Tensor:  # fmt: skip
+    (lam, mu, b, c), alpha = (_complex(z) for z in system[:4]), system[5][:, None]
+    y, now = torch.zeros_like(x, memory_format=torch.contiguous_format), _join(h)
+    has_ring, cascades = layout[:, 3] == 0, (layout[:, 3] > 0).nonzero().flatten().tolist()
+    for i in range(x.shape[1]):
+        live, t = i < lengths, position + i
+        for channel in cascades:
+            for row in live.nonzero().flatten().tolist():
+                time, first = int(t[row]), int(layout[channel, 4])
+                if time % BLOCK == channel % BLOCK:
+                    _refill(system, row, channel, time, layout, feedback, copies, inputs)
+                if time < layout[channel, 5]:
+                    inputs[row, first + time] = x[row, i, channel]
+        rows, channels, slots = _slots(layout, t)
+        f = torch.zeros_like(now)
+        f[:, channels] = _join(feedback[rows, slots]).to(now.dtype)
+        after = lam * now + f + b * x[:, i, :, None]
+        y[:, i] = torch.where(live[:, None], 2 * (c * after).real.sum(-1), 0).to(x.dtype)
+        fed = _split(mu * ((1 - alpha) * after + alpha * now))[:, channels].to(feedback.dtype)
+        written = (live[:, None] & has_ring[channels])[..., None, None]
+        feedback[rows, slots] = torch.where(written, fed, feedback[rows, slots])
+        now = torch.where(live[:, None, None], after, now)
+    h.copy_(_split(now))
     return y
 
 
+def _refill(
+    system: Sequence[Tensor], row: int, channel: int, t: int, layout: Tensor,
+    feedback: Tensor, copies: Tensor, inputs: Tensor,
+) -> None:  # fmt: skip
+    """The feedback of the next BLOCK tokens from a cascade, by moving its copies of the state, the last one first."""
+    lam, mu, b = (_complex(z)[channel] for z in system[:3])
+    k, alpha = int(system[4][channel]), system[5][channel]
+    slot, _, first, count, oldest, _ = layout[channel].tolist()
+    f = lam.new_zeros(BLOCK, len(lam))
+    for j in range(count, 0, -1):
+        s = _join(copies[row, first + j - 1])
+        for i in range(BLOCK):
+            past = t + i - j * k
+            x = inputs[row, oldest + past] if past >= 0 else 0.0
+            before, s = s, lam * s + f[i] + b * x
+            f[i] = mu * ((1 - alpha) * s + alpha * before)
+        copies[row, first + j - 1] = _split(s)
+    for i in range(BLOCK):
+        feedback[row, slot + (t + i) % BLOCK] = _split(f[i]).to(feedback.dtype)
+
+
 def scan_backward(
-    grads: Sequence[Tensor],
-    system: Sequence[Tensor],
-    x: Tensor,
-    lengths: Tensor,
-    position: Tensor,
-    h: Tensor,
-    history: Tensor,
-) -> list[Tensor]:
-    """The adjoint G_t = dLoss/dh_t runs backwards in time:
+    grads: Sequence[Tensor], system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor,
+    layout: Tensor, h: Tensor, feedback: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """With G_t = dLoss/dh_t and F_t = dLoss/df_t, backwards in time:
 
-    G_t = 2 conj(c) gy_t + conj(lam) G_(t+1) + conj(mu) [(1 - alpha) G_(t+k) + alpha G_(t+k+1)].
+    G_t = 2 conj(c) gy_t + conj(lam) G_(t+1) + conj(mu) [(1 - alpha) F_(t+k) + alpha F_(t+k+1)],   F_t = G_t.
     """
-    (lam, mu, b, c), (k, alpha) = (_complex(z) for z in system[:4]), system[4:]
-    states = _simulate(system, x, position, h, history)
-    length, past = x.shape[1], states.shape[1] - x.shape[1]
-    rows, channels = torch.arange(len(x), device=x.device), torch.arange(len(k), device=x.device)
-    live = torch.arange(length, device=x.device) < lengths[:, None]
-    gy = torch.where(live[..., None], grads[0], 0).to(alpha.dtype)
-    before = torch.complex(h[..., 0, :], h[..., 1, :])
+    (lam, mu, b, c), alpha = (_complex(z) for z in system[:4]), system[5][:, None]
+    length, past, states = x.shape[1], feedback.clone(), [_join(h)]
+    for i in range(length):
+        rows, channels, slots = _slots(layout, position + i)
+        f = torch.zeros_like(states[-1])
+        f[:, channels] = _join(past[rows, slots]).to(f.dtype)
+        states.append(lam * states[-1] + f + b * x[:, i, :, None])
+        fed = mu * ((1 - alpha) * states[-1] + alpha * states[-2])
+        past[rows, slots] = _split(fed)[:, channels].to(past.dtype)
 
-    G = torch.zeros_like(states)
-    G[:, past:] = 2 * c.conj() * gy[..., None]
-    channel, age, slot = _rings(k, position + lengths)
-    final = grads[2][rows[:, None], slot].to(alpha.dtype)
-    G.index_put_(
-        (rows[:, None], (past + lengths)[:, None] - age, channel),
-        torch.complex(final[..., 0, :], final[..., 1, :]),
-        accumulate=True,
-    )
-    # The last state: of the chunk, or where that is empty the one it began with.
-    g_last = torch.complex(grads[1][..., 0, :], grads[1][..., 1, :])
-    g_before = torch.where((lengths > 0)[:, None, None], 0, g_last)
-    G[rows, past + lengths - 1] += g_last - g_before
-
-    totals = [torch.zeros_like(z) for z in (lam, mu, b)]
-    g_alpha, g_x = torch.zeros_like(alpha), torch.zeros_like(x)
-    a, has_delay = alpha[:, None], (k > 0)[:, None]
-    for t in reversed(range(length)):
-        now = past + t
-        g = torch.where(live[:, t, None, None], G[:, now], 0)
-        previous = states[:, now - 1] if t else before
-        anchor, older = states[:, now - k, channels], states[:, now - k - 1, channels]
-        signal = x[:, t, :, None].to(alpha.dtype)
-        delayed = torch.where(has_delay, (1 - a) * anchor + a * older, 0)
-        for total, factor in zip(totals, (previous, delayed, signal), strict=True):
-            total += (factor.conj() * g).sum(0)
-        g_x[:, t] = (b.conj() * g).real.sum(-1).to(x.dtype)
-        if t:
-            G[:, now - 1] += lam.conj() * g
-        else:
-            g_before = g_before + lam.conj() * g
-        back = torch.where(has_delay, mu.conj() * g, 0)
-        g_alpha += (back.conj() * (older - anchor)).real.sum((0, 2))
-        G[:, now - k, channels] += (1 - a) * back
-        G[:, now - k - 1, channels] += a * back
-
-    g_c = 2 * (states[:, past:].conj() * gy[..., None]).sum((0, 1))
-    channel, age, slot = _rings(k, position)
-    g_past = G[rows[:, None], past - age, channel]
-    g_history = torch.zeros_like(history)
-    g_history[rows[:, None], slot] = torch.stack((g_past.real, g_past.imag), -2).to(history.dtype)
-    g_lam, g_mu, g_b = totals
+    carry, F = _join(grads[1]), grads[2].clone()
+    g_lam, g_mu, g_b, g_c = (torch.zeros_like(z) for z in (lam, mu, b, c))
+    g_alpha, g_x = torch.zeros_like(alpha), torch.zeros_like(x, memory_format=torch.contiguous_format)
+    for i in reversed(range(length)):
+        live = (i < lengths)[:, None, None]
+        before, after, signal = states[i], states[i + 1], x[:, i, :, None].to(alpha.dtype)
+        gy = torch.where(live[..., 0], grads[0][:, i], 0).unsqueeze(-1).to(alpha.dtype)
+        rows, channels, slots = _slots(layout, position + i)
+        g_fed = torch.zeros_like(before)
+        g_fed[:, channels] = _join(F[rows, slots]).to(before.dtype)
+        g_fed = torch.where(live, g_fed, 0)
+        back = mu.conj() * g_fed
+        G = torch.where(live, carry, 0) + 2 * c.conj() * gy + (1 - alpha) * back
+        g_mu += (((1 - alpha) * after + alpha * before).conj() * g_fed).sum(0)
+        g_alpha += (back.conj() * (before - after)).real.sum((0, 2))[:, None]
+        g_c += 2 * (after.conj() * gy).sum(0)
+        g_lam += (before.conj() * G).sum(0)
+        g_b += (signal * G).sum(0)
+        g_x[:, i] = (b.conj() * G).real.sum(-1).to(x.dtype)
+        carry = torch.where(live, lam.conj() * G + alpha * back, carry)
+        F[rows, slots] = torch.where(live[..., None], _split(G)[:, channels].to(F.dtype), F[rows, slots])
     pairs = [torch.view_as_real(z.resolve_conj()) for z in (g_lam, g_mu, g_b, g_c)]
-    return [*pairs, g_alpha, g_x, torch.stack((g_before.real, g_before.imag), -2), g_history]
+    return [*pairs, g_alpha[:, 0], g_x, _split(carry), F]
 
 
-def _simulate(system: Sequence[Tensor], x: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
-    """The states in the order of time, (B, K + L, H, n): the remembered ones, then those of the chunk."""
-    (lam, mu, b), (k, alpha) = (_complex(z) for z in system[:3]), system[4:]
-    past, length = int(k.max()) + 1, x.shape[1]
-    rows, channels = torch.arange(len(x), device=x.device)[:, None], torch.arange(len(k), device=x.device)
-    states = lam.new_zeros(len(x), past + length, *lam.shape)
-    mu = torch.where((k > 0)[:, None], mu, 0)
-    channel, age, slot = _rings(k, position)
-    remembered = history[rows, slot].to(alpha.dtype)
-    states[rows, past - age, channel] = torch.complex(remembered[..., 0, :], remembered[..., 1, :])
-
-    now = torch.complex(h[..., 0, :], h[..., 1, :])
-    precision = history.dtype.to_complex()
-    a = alpha[:, None]
-    for t in range(past, past + length):
-        anchor, older = states[:, t - k, channels], states[:, t - k - 1, channels]
-        # The past is read in the precision in which it is remembered.
-        delayed = (1 - a) * anchor.to(precision) + a * older.to(precision)
-        now = lam * now + mu * delayed + b * x[:, t - past, :, None]
-        states[:, t] = now
-    return states
-
-
-def _rings(k: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For every history slot its channel (S,), its age in steps (S,), and where it is in each row (B, S)."""
-    size = torch.where(k > 0, k + 1, 0)
-    channel = torch.repeat_interleave(size)
-    start = (size.cumsum(0) - size)[channel]
-    age = torch.arange(len(channel), device=k.device) - start + 1
-    return channel, age, start + (position[:, None] - age) % size[channel]
+def _slots(layout: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows (B, 1), the channels that have feedback (F,), and where that of time t (B,) is for each (B, F)."""
+    channels = (layout[:, 1] > 0).nonzero().flatten()
+    first, slots = layout[channels, 0], layout[channels, 1]
+    return torch.arange(len(t), device=t.device)[:, None], channels, first + t[:, None] % slots
 
 
 def _complex(z: Tensor) -> Tensor:
     return torch.view_as_complex(z.contiguous())
+
+
+def _join(z: Tensor) -> Tensor:
+    """(..., 2, n) -> complex (..., n)."""
+    return torch.complex(z[..., 0, :], z[..., 1, :])
+
+
+def _split(z: Tensor) -> Tensor:
+    """Complex (..., n) -> (..., 2, n)."""
+    return torch.stack((z.real, z.imag), -2)

@@ -1,6 +1,7 @@
 """The operations fused for CPUs: nothing of size channels x modes x length is ever stored.
 
-This file converts tensors and decides on threads; the loops are in `numba_loops`. The transfer function is
+This file converts tensors and decides on threads; the loops are in `numba_transfer`, `numba_recurrence` and
+`numba_adjoint`. The transfer function is
 computed in float64 only, so other dtypes go to the eager backend.
 """
 
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from delayssm.backends import eager, numba_loops
+from delayssm.backends import eager, numba_adjoint, numba_recurrence, numba_transfer
 
 #: Below this many elementary updates a second thread costs more than it brings.
 _PARALLEL_WORK = 200_000
@@ -30,7 +31,7 @@ def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
     if lam.dtype != torch.float64:
         return eager.transfer(system, size, rho)
     out = w.new_empty(*w.shape[:2], size // 2 + 1, 2)
-    _run(numba_loops.transfer, w.numel() * size, _arrays(system), _roots(size), rho, _array(out))
+    run(numba_transfer.transfer, _threads(w.numel() * size), _arrays(system), _roots(size), rho, _array(out))
     return out
 
 
@@ -40,49 +41,59 @@ def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: fl
         return eager.transfer_backward(grad, system, size, rho)
     found = _zeros_like(lam, mu, w, alpha)
     arguments = (_array(grad), _arrays(system), _roots(size), rho, _arrays(found))
-    _run(numba_loops.transfer_backward, w.numel() * size, *arguments)
+    run(numba_transfer.transfer_backward, _threads(w.numel() * size), *arguments)
     return found
 
 
 def transpose(source: Tensor, target: Tensor) -> None:
     # Rows a power of two apart compete for the same places in the cache, so few of the longer ones at a time.
     read, write = (8, 64) if source.stride(1) > target.stride(1) else (16, 16)
-    _run(numba_loops.transpose, source.numel(), source.numpy(), target.numpy(), read, write)
+    run(numba_transfer.transpose, _threads(source.numel()), source.numpy(), target.numpy(), read, write)
 
 
-def scan(system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, history: Tensor) -> Tensor:
+def scan(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    arguments = (_arrays(system), *_arrays((x, lengths, position)), h.numpy(), history.numpy(), _array(y))
-    _run(numba_loops.scan, x.numel() * h.shape[-1], *arguments)
+    memory = tuple(t.numpy() for t in (h, feedback, copies, inputs))
+    parts = _threads(x.numel() * h.shape[-1])
+    scratch = np.empty((parts, numba_recurrence.SCRATCH))
+    arguments = (rows(system).numpy(), *_arrays((*system[4:], x, lengths, position, layout)), memory, _array(y), scratch)
+    run(numba_recurrence.scan, parts, *arguments)
     return y
 
 
 def scan_backward(
-    grads: Sequence[Tensor],
-    system: Sequence[Tensor],
-    x: Tensor,
-    lengths: Tensor,
-    position: Tensor,
-    h: Tensor,
-    history: Tensor,
-) -> list[Tensor]:
-    lam, mu, b, c, _, alpha = system
-    found = _zeros_like(lam, mu, b, c, alpha, x, h, history)
-    arguments = (
-        _arrays(grads),
-        _arrays(system),
-        *_arrays((x, lengths, position, h, history)),
-        _arrays(found),
-    )
-    _run(numba_loops.scan_backward, x.numel() * h.shape[-1], *arguments)
-    return found
+    grads: Sequence[Tensor], system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor,
+    layout: Tensor, h: Tensor, feedback: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    coefs, alpha = rows(system), system[5]
+    found = _zeros_like(coefs, alpha, x, h, feedback)
+    arguments = (_arrays(grads), *_arrays((coefs, alpha, x, lengths, position, layout, h, feedback)), _arrays(found))
+    run(numba_adjoint.scan_backward, _threads(x.numel() * h.shape[-1]), *arguments)
+    return [*found[0].unflatten(1, (4, 2)).transpose(2, 3).unbind(1), *found[1:]]
 
 
-def _run(loops: Callable[..., None], work: int, *args: Any) -> None:
-    """Run with as many threads as torch uses, where that pays."""
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+def rows(system: Sequence[Tensor]) -> Tensor:
+    """lam, mu, b, c (H, n, 2) as rows of one tensor, (H, 8, n)."""
+    return torch.cat([z.detach().transpose(1, 2) for z in system[:4]], 1)
+
+
+def threads() -> int:
+    """As many as torch uses."""
+    return min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+
+
+def _threads(work: int) -> int:
+    """The same, where that pays."""
+    return threads() if work >= _PARALLEL_WORK else 1
+
+
+def run(loops: Callable[..., None], threads: int, *args: Any) -> None:
+    """Call compiled code with so many threads."""
     with _one_at_a_time:
-        numba.set_num_threads(threads if work >= _PARALLEL_WORK else 1)
+        numba.set_num_threads(threads)
         loops(*args)
 
 

@@ -1,6 +1,5 @@
-"""The residual block, and blocks one after another."""
+"""The residual block."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 from jaxtyping import Float
@@ -8,7 +7,7 @@ from torch import Tensor, nn
 
 from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_sequence
 from delayssm.system.padding import padding, without_padding
-from delayssm.system.state import State, States
+from delayssm.system.state import State
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -57,10 +56,6 @@ class Block(Streaming[State]):
             return x + y
         return without_padding(self._normalise(x + self.layer(x, lengths), lengths), lengths)
 
-    def init_state(self, batch_size: int) -> State:
-        """The state before the first token."""
-        return self.layer.init_state(batch_size)
-
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
@@ -76,45 +71,12 @@ class Block(Streaming[State]):
         y, state = self.layer.stream(x, state, lengths)
         return without_padding(self._normalise(x + y, lengths), lengths), state
 
+    def extra_repr(self) -> str:
+        return f"prenorm={self.prenorm}"
+
+    def _first_state(self, batch_size: int, max_length: int | None) -> State:
+        return self.layer.init_state(batch_size, max_length)
+
     def _normalise(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         y: Tensor = self.norm(x, lengths) if isinstance(self.norm, BatchNorm) else self.norm(x)
         return y
-
-
-class Stack(Streaming[States]):
-    """Blocks one after another."""
-
-    def __init__(self, blocks: Iterable[Streaming[State]]) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        if not self.blocks:
-            raise ValueError("a stack needs at least one block")
-        widths = [block.d_model for block in self._blocks()]
-        if len(set(widths)) > 1:
-            raise ValueError(f"the blocks of a stack must share one width, not {widths}")
-        self.d_model = widths[0]
-
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
-        """The whole sequence by FFT."""
-        for block in self._blocks():
-            x = block(x, lengths)
-        return x
-
-    def init_state(self, batch_size: int) -> States:
-        """The state before the first token."""
-        return States(tuple(block.init_state(batch_size) for block in self._blocks()))
-
-    def stream(
-        self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None
-    ) -> tuple[Float[Tensor, "B L H"], States]:
-        """A chunk by recurrence."""
-        if len(state.parts) != len(self.blocks):
-            raise ValueError(f"this state is of {len(state.parts)} blocks, but the stack has {len(self.blocks)}")
-        after = []
-        for block, part in zip(self._blocks(), state.parts, strict=True):
-            x, part = block.stream(x, part, lengths)
-            after.append(part)
-        return x, States(tuple(after))
-
-    def _blocks(self) -> list[Streaming[State]]:
-        return list(self.blocks)  # type: ignore[arg-type]

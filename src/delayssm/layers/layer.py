@@ -47,10 +47,6 @@ class Layer(Streaming[State]):
         """The whole sequence by FFT."""
         return self._mix(self.ssm(x, lengths), lengths)
 
-    def init_state(self, batch_size: int) -> State:
-        """The state before the first token."""
-        return self.ssm.init_state(batch_size)
-
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
@@ -59,6 +55,9 @@ class Layer(Streaming[State]):
             raise RuntimeError("dropout would differ from chunk to chunk; call .eval() before streaming")
         y, state = self.ssm.stream(x, state, lengths)
         return self._mix(y, lengths), state
+
+    def _first_state(self, batch_size: int, max_length: int | None) -> State:
+        return self.ssm.init_state(batch_size, max_length)
 
     def _mix(self, y: Tensor, lengths: Lengths) -> Tensor:
         y = F.gelu(y)

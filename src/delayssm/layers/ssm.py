@@ -16,10 +16,11 @@ from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_s
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
 from delayssm.system.kernel import EXACT, Contour, kernel
+from delayssm.system.layout import Layout
 from delayssm.system.padding import without_padding
 from delayssm.system.parameters import Coefficients
 from delayssm.system.recurrence import scan
-from delayssm.system.state import Owner, State
+from delayssm.system.state import State
 
 Version = list[tuple[nn.Parameter, int, int]]
 
@@ -65,7 +66,6 @@ class DiagonalSSM(Streaming[State]):
         self.d_state = d_state
         self.bidirectional = bidirectional
         self.contour: Contour = EXACT
-        self._owner = Owner()
         self._cached: tuple[Version, Coefficients] | None = None
 
         modes = d_state // 2
@@ -105,14 +105,6 @@ class DiagonalSSM(Streaming[State]):
         y = convolve(x.to(self.signal_dtype), K.to(self.signal_dtype)).to(x.dtype)
         return without_padding(y, lengths)
 
-    def init_state(self, batch_size: int) -> State:
-        """The state before the first token, laid out for the delays as they are now."""
-        self._require_causal()
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
-        self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
-        return State.zeros(self._owner, batch_size, self.d_state // 2, self._constants().k, self.signal_dtype)
-
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
@@ -122,6 +114,7 @@ class DiagonalSSM(Streaming[State]):
         lengths = check_lengths(lengths, x)
         system = self._system() if torch.is_grad_enabled() else self._constants()
         self._check_state(state, x, system)
+        state.require_room(x.shape[1] if lengths is None else lengths)
         x = without_padding(x, lengths)
         signal = x.to(self.signal_dtype)
         y, state = scan(system, signal, state, lengths)
@@ -136,7 +129,19 @@ class DiagonalSSM(Streaming[State]):
         return f"{self.d_model}, d_state={self.d_state}, bidirectional={self.bidirectional}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cached": None}  # copies and pickles derive their own
+        return {**super().__getstate__(), "_cached": None}  # copies and pickles derive their own
+
+    def constants_for(self, state: State) -> Coefficients:
+        """The discrete system in pairs, without gradients, after making sure that the state fits it."""
+        system = self._constants()
+        self._check_state(state, state.position, system)
+        return system._replace(c=system.c[0])
+
+    def _first_state(self, batch_size: int, max_length: int | None) -> State:
+        self._require_causal()
+        self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
+        layout = Layout.of(self._constants().k, self.d_state // 2, self.signal_dtype, max_length)
+        return State.zeros(self._owner, batch_size, layout)
 
     def _coefficients(self) -> Coefficients:
         return parameters.diagonal(self.nu_dt, self.nu_re, self.nu_im, self.B, self.C)
@@ -177,10 +182,11 @@ class DiagonalSSM(Streaming[State]):
             raise ValueError(
                 f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"
             )
-        if state.k is not system.k and not torch.equal(state.k, system.k):
+        k = state.layout.k
+        if k is not system.k and not torch.equal(k, system.k):
             raise ValueError(
-                f"{int((state.k != system.k).sum())} delays have moved to another step since this state was made, so "
-                "its history no longer fits; start again from init_state, or freeze nu_tau to keep states over updates"
+                f"{int((k != system.k).sum())} delays have moved to another step since this state was made, so "
+                "its memory no longer fits; start again from init_state, or freeze nu_tau to keep states over updates"
             )
 
 

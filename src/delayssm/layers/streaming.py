@@ -1,17 +1,39 @@
 """The contract that every module here keeps: one pass, any chunking and token by token give the same result."""
 
+import hashlib
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from delayssm.system import state_file
 from delayssm.system.state import State, States
 
 S = TypeVar("S", bound=State | States)
 Lengths = Int[Tensor, " B"] | Sequence[int] | None
+
+
+class Identity:
+    """A module as its states know it. Every copy of a module has another one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What kind of module it is, and a digest of its parameters as they are now."""
+        module = self._module()
+        if module is None:
+            raise RuntimeError("the module that made this state is gone; keep it until the state is saved")
+        digest = hashlib.sha256()
+        for name, t in module.state_dict().items():
+            digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+            digest.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+        return {"model": repr(module), "parameters": digest.hexdigest()}
 
 
 class Streaming(nn.Module, ABC, Generic[S]):
@@ -23,13 +45,13 @@ class Streaming(nn.Module, ABC, Generic[S]):
 
     d_model: int
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._owner = Identity(self)
+
     @abstractmethod
     def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """A whole sequence at once."""
-
-    @abstractmethod
-    def init_state(self, batch_size: int) -> S:
-        """The state before the first token."""
 
     @abstractmethod
     def stream(self, x: Float[Tensor, "B L H"], state: S, lengths: Lengths = None) -> tuple[Float[Tensor, "B L H"], S]:
@@ -46,6 +68,48 @@ class Streaming(nn.Module, ABC, Generic[S]):
             raise ValueError(f"step takes one token per row, shape (batch, {self.d_model}), not {tuple(x.shape)}")
         y, state = self.stream(x.unsqueeze(1), state)
         return y.squeeze(1), state
+
+    def init_state(self, batch_size: int, max_length: int | None = None) -> S:
+        """The state of `batch_size` streams before their first token, for the delays as they are now.
+
+        If no stream will have more than `max_length` tokens, say so: a long delay then costs a fraction of the memory.
+        Such a state is for inference only.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length must be at least 1, or None for streams without end, not {max_length}")
+        state = self._first_state(batch_size, max_length)
+        state.model = self._owner
+        return state
+
+    def load_state(self, path: Path | str) -> S:
+        """The streams that `state.save` wrote, to be continued bit for bit by the module that they belong to."""
+        path = Path(path)
+        saved, about = state_file.read(path)
+        mine = self._owner.fingerprint()
+        if about["model"] != mine["model"]:
+            raise ValueError(f"{path} has streams of another model,\n{about['model']}\nwhile this is\n{mine['model']}")
+        if about["parameters"] != mine["parameters"]:
+            raise ValueError(
+                f"{path} was saved with other values of the parameters: load the checkpoint that belongs to it first, "
+                "or begin again from init_state"
+            )
+        max_length = None if about["max_length"] == "None" else int(about["max_length"])
+        batch_size = next(len(t) for name, t in saved.items() if name.endswith("position"))
+        state = self.init_state(batch_size, max_length)
+        state_file.fill(state.tensors(), saved, path)
+        return state
+
+    @abstractmethod
+    def _first_state(self, batch_size: int, max_length: int | None) -> S: ...
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_owner"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._owner = Identity(self)
 
 
 def check_sequence(x: Tensor, width: int, dtype: torch.dtype) -> None:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from delayssm.system import state_file
+from delayssm.system.layout import Layout
 
-class Owner:
-    """Tells whose a state is. A copy of a module has another one, since copying makes new objects."""
+Rows = Sequence[int] | Tensor
+
+
+class Owner(Protocol):
+    """A module, as a state knows it."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """What kind of module it is, and a digest of its parameters as they are now."""
 
 
 class Memory:
@@ -21,30 +32,36 @@ class Memory:
         self.advances = 0
 
 
-@dataclass
-class State:
-    """The memory of one SSM for a batch of streams. B rows, H channels, n = N/2 stored modes.
+class Streams(ABC):
+    """A batch of streams: one row each, all independent of one another and of any age.
 
     Without gradients a chunk is processed in place: the state that was passed in is then spent, its memory
     belongs to the state that was returned, and using it again is an error. `clone` first to branch.
     """
 
-    h: Tensor  # (B, H, 2, n) float64: the last state, real parts before imaginary parts
-    history: Tensor  # (B, S, 2, n): a ring of k + 1 states per channel; that of time t in slot t mod (k + 1)
+    model: Owner | None  # whose init_state made it
     position: Tensor  # (B,) int64: tokens seen
-    k: Tensor  # (H,) int64: the delays that the rings are laid out for; 0 for none
-    owner: Owner
-    memory: Memory = field(default_factory=Memory)
-    advances: int = 0  # those of the memory when this state was made
 
-    @staticmethod
-    def zeros(owner: Owner, batch_size: int, modes: int, k: Tensor, dtype: torch.dtype) -> State:
-        """A stream before its first token."""
-        slots = int(torch.where(k > 0, k + 1, 0).sum())
-        h = torch.zeros(batch_size, len(k), 2, modes, dtype=torch.float64, device=k.device)
-        history = torch.zeros(batch_size, slots, 2, modes, dtype=dtype, device=k.device)
-        position = torch.zeros(batch_size, dtype=torch.int64, device=k.device)
-        return State(h, history, position, k, owner)
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """All that is remembered, by name. Rows come first, and before the first token everything is 0."""
+
+    @abstractmethod
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Independent streams with each tensor replaced."""
+
+    @abstractmethod
+    def require_unspent(self) -> None:
+        """Raise if this memory already belongs to a later state."""
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int | None:
+        """How many tokens a stream can have; None for any number."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Which channels use which memory, why, and what it costs."""
 
     @property
     def batch_size(self) -> int:
@@ -53,78 +70,191 @@ class State:
     @property
     def nbytes(self) -> int:
         """Bytes that the streams occupy."""
-        return self.h.nbytes + self.history.nbytes + self.position.nbytes
+        return sum(t.nbytes for t in self.tensors().values())
 
-    def clone(self) -> State:
+    def clone(self) -> Self:
         """An independent copy."""
-        return self._with(self.h.clone(), self.history.clone(), self.position.clone())
+        return self.map(torch.clone)
+
+    def select(self, rows: Rows) -> Self:
+        """A copy of some streams, in the order given."""
+        index = self._index(rows)
+        return self.map(lambda t: t[index])
+
+    @torch.no_grad()
+    def reset(self, rows: Rows) -> None:
+        """Start some streams afresh, in place."""
+        self._require_no_graph("reset")
+        for t in self.tensors().values():
+            t[self._index(rows)] = 0
+
+    @torch.no_grad()
+    def put(self, rows: Rows, streams: Self) -> None:
+        """Replace some streams by others of the same module, in place."""
+        self._require_no_graph("put")
+        streams.require_unspent()
+        index = self._index(rows)
+        if streams.model is not self.model:
+            raise ValueError("these streams belong to another module")
+        if streams.max_length != self.max_length:
+            raise ValueError(f"these streams have max_length={streams.max_length}, not {self.max_length}")
+        if len(index) != streams.batch_size:
+            raise ValueError(f"there are {streams.batch_size} streams for {len(index)} rows")
+        for t, new in zip(self.tensors().values(), streams.tensors().values(), strict=True):
+            t[index] = new
+
+    def save(self, path: Path | str) -> None:
+        """Write the streams to a safetensors file, atomically; `load_state` of the module reads it."""
+        self.require_unspent()
+        if self.model is None:
+            raise ValueError("only a state made by a module's init_state can be saved")
+        about = {"max_length": str(self.max_length), **self.model.fingerprint()}
+        state_file.write(Path(path), self.tensors(), about)
+
+    def _index(self, rows: Rows) -> Tensor:
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        if index.ndim != 1 or bool(((index < 0) | (index >= self.batch_size)).any()):
+            raise ValueError(f"rows must be a list of numbers from 0 to {self.batch_size - 1}, not {rows}")
+        return index.to(self.position.device)
+
+    def _require_no_graph(self, name: str) -> None:
+        self.require_unspent()
+        if any(t.requires_grad for t in self.tensors().values()):
+            raise RuntimeError(f"{name} changes the state in place, which would break its gradients; detach() it first")
+
+
+@dataclass
+class State(Streams):
+    """The memory of one SSM. B rows, H channels, n = N/2 stored modes; S slots, C copies and I inputs as laid out."""
+
+    h: Tensor  # (B, H, 2, n) float64: the last state, real parts before imaginary parts
+    feedback: Tensor  # (B, S, 2, n): what the past feeds back to the tokens that come
+    copies: Tensor  # (B, C, 2, n) float64: states at lags k, 2k, ... of channels that have a cascade
+    inputs: Tensor  # (B, I): past inputs of those channels
+    position: Tensor  # (B,) int64: tokens seen
+    layout: Layout
+    owner: Owner
+    model: Owner | None = None
+    memory: Memory = field(default_factory=Memory)
+    advances: int = 0  # those of the memory when this state was made
+
+    @staticmethod
+    def zeros(owner: Owner, batch_size: int, layout: Layout) -> State:
+        """Streams before their first token."""
+        slots, copies, inputs = layout.totals
+        double = {"dtype": torch.float64, "device": layout.k.device}
+        signal = {"dtype": layout.dtype, "device": layout.k.device}
+        return State(
+            torch.zeros(batch_size, len(layout.k), 2, layout.modes, **double),
+            torch.zeros(batch_size, slots, 2, layout.modes, **signal),
+            torch.zeros(batch_size, copies, 2, layout.modes, **double),
+            torch.zeros(batch_size, inputs, **signal),
+            torch.zeros(batch_size, dtype=torch.int64, device=layout.k.device),
+            layout,
+            owner,
+        )
+
+    @property
+    def max_length(self) -> int | None:
+        return self.layout.max_length
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ("h", "feedback", "copies", "inputs", "position")}
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> State:
+        self.require_unspent()
+        tensors = (function(t) for t in self.tensors().values())
+        return State(*tensors, self.layout, self.owner, self.model)
 
     def detach(self) -> State:
         """The same memory without its gradient history, as truncated backpropagation needs it."""
-        same = self._with(self.h.detach(), self.history.detach(), self.position)
-        return dataclasses.replace(same, memory=self.memory, advances=self.advances)
-
-    def select(self, rows: Sequence[int] | Tensor) -> State:
-        """A copy of some streams, in the order given."""
-        index = torch.as_tensor(rows, device=self.position.device)
-        return self._with(self.h[index], self.history[index], self.position[index])
+        return dataclasses.replace(self.map(Tensor.detach), memory=self.memory, advances=self.advances)
 
     def to(self, device: torch.device | str) -> State:
         """The state on another device."""
-        position = self.position.to(device)
-        if position is self.position:
+        if torch.empty(0, device=device).device == self.position.device:
+            self.require_unspent()
             return self  # it is there already
-        moved = self._with(self.h.to(device), self.history.to(device), position)
-        return dataclasses.replace(moved, k=self.k.to(device))
+        return dataclasses.replace(self.map(lambda t: t.to(device)), layout=self.layout.to(device))
 
-    def advanced(self, lengths: Tensor, h: Tensor, history: Tensor) -> State:
+    def describe(self) -> str:
+        size = self.nbytes / 1e6
+        bound = "any number of" if self.max_length is None else f"at most {self.max_length:,}"
+        head = f"{self.batch_size} streams of {bound} tokens, {size:.3f} MB"
+        return f"{head}\n{self.layout.describe()}"
+
+    def advanced(self, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
         """The state `lengths` tokens later."""
-        after = self._with(h, history, self.position + lengths)
-        if h is not self.h:
-            return after
+        memory = self.memory if h is self.h else Memory()
+        if h is self.h:
+            memory.advances += 1
+        position = self.position + lengths
+        rest = self.copies, self.inputs, position, self.layout, self.owner, self.model
+        return State(h, feedback, *rest, memory, memory.advances)
+
+    def after_a_token(self) -> State:
+        """The state after all its tensors were advanced in place by one token."""
         self.memory.advances += 1
-        return dataclasses.replace(after, memory=self.memory, advances=self.memory.advances)
+        tensors = self.h, self.feedback, self.copies, self.inputs, self.position
+        return State(*tensors, self.layout, self.owner, self.model, self.memory, self.memory.advances)
 
     def require_unspent(self) -> None:
-        """Raise if this memory already belongs to a later state."""
         if self.advances != self.memory.advances:
             raise RuntimeError(
                 "this state is spent: a later chunk was processed in its memory. Go on with the state that call "
                 "returned, or clone() the state before the call to branch"
             )
 
-    def _with(self, h: Tensor, history: Tensor, position: Tensor) -> State:
-        self.require_unspent()
-        return State(h, history, position, self.k, self.owner)
+    def require_room(self, lengths: Tensor | int) -> None:
+        """Raise if some stream would become longer than it was made for."""
+        if self.max_length is None or torch.compiler.is_compiling():
+            return
+        end = self.position + lengths
+        if int(end.max()) > self.max_length:
+            raise ValueError(
+                f"stream {int(end.argmax())} would reach {int(end.max())} tokens, but this state was made for at most "
+                f"{self.max_length}. Nothing was processed: reset() the stream, or begin again from init_state with a "
+                "larger max_length, or with none for a stream without end"
+            )
 
 
 @dataclass
-class States:
+class States(Streams):
     """The memories of several modules that run one after another."""
 
     parts: tuple[State, ...]
+    model: Owner | None = None
+    program: Any = None  # one compiled call for all of them, see `delayssm.layers.fused`
 
     @property
-    def batch_size(self) -> int:
-        return self.parts[0].batch_size
+    def position(self) -> Tensor:  # type: ignore[override]
+        return self.parts[0].position
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that the streams occupy."""
-        return sum(part.nbytes for part in self.parts)
+    def max_length(self) -> int | None:
+        return self.parts[0].max_length
 
-    def clone(self) -> States:
-        """An independent copy."""
-        return States(tuple(part.clone() for part in self.parts))
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"{i}.{name}": t for i, part in enumerate(self.parts) for name, t in part.tensors().items()}
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> States:
+        return self._each(lambda part: part.map(function))
 
     def detach(self) -> States:
         """The same memory without its gradient history, as truncated backpropagation needs it."""
-        return States(tuple(part.detach() for part in self.parts))
-
-    def select(self, rows: Sequence[int] | Tensor) -> States:
-        """A copy of some streams, in the order given."""
-        return States(tuple(part.select(rows) for part in self.parts))
+        return self._each(State.detach)
 
     def to(self, device: torch.device | str) -> States:
         """The state on another device."""
-        return States(tuple(part.to(device) for part in self.parts))
+        return self._each(lambda part: part.to(device))
+
+    def describe(self) -> str:
+        total = f"{len(self.parts)} blocks, {self.nbytes / 1e6:.3f} MB"
+        return "\n".join([total, *(f"block {i}: {part.describe()}" for i, part in enumerate(self.parts))])
+
+    def require_unspent(self) -> None:
+        for part in self.parts:
+            part.require_unspent()
+
+    def _each(self, function: Callable[[State], State]) -> States:
+        return States(tuple(function(part) for part in self.parts), self.model)

@@ -1,0 +1,363 @@
+"""The loops over time: chunks, and one token through a whole model. Shapes are those of `delayssm.backends.Backend`.
+
+`coefs` (H, 8, n) has the coefficients of each channel as rows: re and im of lam, mu, b and c. A `memory` is (state,
+feedback, copies, inputs). Arrays are indexed in full and never sliced, because making a slice takes as long as several
+modes; small functions are inlined, because handing over an array takes as long as well.
+"""
+
+import math
+
+import numpy as np
+from numba import carray, prange, types
+from numba.extending import intrinsic
+
+from delayssm.backends import BLOCK
+from delayssm.backends.numba_compile import Array, Arrays, compiled
+
+#: Modes that a cascade handles at a time, and how far apart the rows of its scratch memory are. Constants, so that the
+#: compiler knows that the rows do not overlap.
+_TILE, _ROW = 64, 72
+
+#: Scratch of one thread: 6 rows of coefficients, 2 of a state, and 2 of feedback for each token of a block.
+SCRATCH = (8 + 2 * BLOCK) * _ROW
+
+
+@compiled(inline=True)
+def _move(pr: float, pi: float, x: float, a: float, n: int, row: int, part: int, w: Array) -> tuple[float, float]:
+    """One step of one mode: s = lam p + f + b x; f becomes what s will feed back, mu [(1 - alpha) s + alpha p]."""
+    fr, fi = row * _ROW + n, (row + 1) * _ROW + n
+    lr, li, mr, mi = w[part, n], w[part, _ROW + n], w[part, 2 * _ROW + n], w[part, 3 * _ROW + n]
+    br, bi = w[part, 4 * _ROW + n], w[part, 5 * _ROW + n]
+    sr = w[part, fr] + br * x + lr * pr - li * pi
+    si = w[part, fi] + bi * x + lr * pi + li * pr
+    er, ei = sr + a * (pr - sr), si + a * (pi - si)
+    w[part, fr], w[part, fi] = mr * er - mi * ei, mr * ei + mi * er
+    return sr, si
+
+
+@compiled(inline=True)
+def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float:
+    return float(inputs[row, layout[h, 4] + t]) if t >= 0 else 0.0
+
+
+@compiled(inline=True)
+def _refill(
+    row: int, h: int, t: int, k: int, a: float, coefs: Array, layout: Array, memory: Arrays, part: int, w: Array
+) -> None:
+    """The feedback of tokens t..t+3 from a cascade, by moving its copies of the state, the last one first."""
+    _, feedback, copies, inputs = memory
+    modes, slot = feedback.shape[3], layout[h, 0]
+    for tile in range(0, modes, _TILE):
+        width = min(_TILE, modes - tile)
+        for r in range(6):
+            for n in range(width):
+                w[part, r * _ROW + n] = coefs[h, r, tile + n]
+        for r in range(8, 8 + 2 * BLOCK):
+            for n in range(width):
+                w[part, r * _ROW + n] = 0.0
+        for j in range(layout[h, 3], 0, -1):
+            at, past = layout[h, 2] + j - 1, t - j * k
+            x0 = _past_input(row, h, past, layout, inputs)
+            x1 = _past_input(row, h, past + 1, layout, inputs)
+            x2 = _past_input(row, h, past + 2, layout, inputs)
+            x3 = _past_input(row, h, past + 3, layout, inputs)
+            for n in range(width):
+                w[part, 6 * _ROW + n] = copies[row, at, 0, tile + n]
+                w[part, 7 * _ROW + n] = copies[row, at, 1, tile + n]
+            for n in range(width):
+                pr, pi = w[part, 6 * _ROW + n], w[part, 7 * _ROW + n]
+                pr, pi = _move(pr, pi, x0, a, n, 8, part, w)
+                pr, pi = _move(pr, pi, x1, a, n, 10, part, w)
+                pr, pi = _move(pr, pi, x2, a, n, 12, part, w)
+                pr, pi = _move(pr, pi, x3, a, n, 14, part, w)
+                w[part, 6 * _ROW + n], w[part, 7 * _ROW + n] = pr, pi
+            for n in range(width):
+                copies[row, at, 0, tile + n] = w[part, 6 * _ROW + n]
+                copies[row, at, 1, tile + n] = w[part, 7 * _ROW + n]
+        for i in range(BLOCK):
+            to = slot + (t + i) % BLOCK
+            for n in range(width):
+                feedback[row, to, 0, tile + n] = w[part, (8 + 2 * i) * _ROW + n]
+                feedback[row, to, 1, tile + n] = w[part, (9 + 2 * i) * _ROW + n]
+
+
+@compiled(inline=True)
+def _step(row: int, h: int, t: int, xt: float, a: float, coefs: Array, layout: Array, memory: Arrays) -> float:
+    """One token of one channel whose feedback is there: the state advances; 2 Re(c . h_t)."""
+    state, feedback, _, inputs = memory
+    modes, slots = state.shape[3], layout[h, 1]
+    out = 0.0
+    if slots == 0:
+        for n in range(modes):
+            pr, pi = state[row, h, 0, n], state[row, h, 1, n]
+            re = coefs[h, 0, n] * pr - coefs[h, 1, n] * pi + coefs[h, 4, n] * xt
+            im = coefs[h, 0, n] * pi + coefs[h, 1, n] * pr + coefs[h, 5, n] * xt
+            state[row, h, 0, n], state[row, h, 1, n] = re, im
+            out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
+    elif layout[h, 3] == 0:
+        slot = layout[h, 0] + t % slots
+        for n in range(modes):
+            pr, pi = state[row, h, 0, n], state[row, h, 1, n]
+            fr, fi = feedback[row, slot, 0, n], feedback[row, slot, 1, n]
+            re = coefs[h, 0, n] * pr - coefs[h, 1, n] * pi + fr + coefs[h, 4, n] * xt
+            im = coefs[h, 0, n] * pi + coefs[h, 1, n] * pr + fi + coefs[h, 5, n] * xt
+            er, ei = re + a * (pr - re), im + a * (pi - im)
+            state[row, h, 0, n], state[row, h, 1, n] = re, im
+            feedback[row, slot, 0, n] = coefs[h, 2, n] * er - coefs[h, 3, n] * ei
+            feedback[row, slot, 1, n] = coefs[h, 2, n] * ei + coefs[h, 3, n] * er
+            out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
+    else:
+        slot = layout[h, 0] + t % BLOCK
+        if t < layout[h, 5]:
+            inputs[row, layout[h, 4] + t] = xt
+        for n in range(modes):
+            pr, pi = state[row, h, 0, n], state[row, h, 1, n]
+            fr, fi = feedback[row, slot, 0, n], feedback[row, slot, 1, n]
+            re = coefs[h, 0, n] * pr - coefs[h, 1, n] * pi + fr + coefs[h, 4, n] * xt
+            im = coefs[h, 0, n] * pi + coefs[h, 1, n] * pr + fi + coefs[h, 5, n] * xt
+            state[row, h, 0, n], state[row, h, 1, n] = re, im
+            out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
+    return 2 * out
+
+
+@compiled()
+def _leap(
+    row: int, h: int, t: int, i: int, m: int, k: int, a: float,
+    coefs: Array, layout: Array, memory: Arrays, x: Array, y: Array, coming: Array,
+) -> None:  # fmt: skip
+    """Tokens i..i+m-1 of a chunk through a cascade, from the beginning of a block at time t to that of another.
+
+    The copies run ahead over at most k tokens, in which they see nothing of the chunk; from then on the channel feeds
+    back what it did itself k tokens earlier. That is J k + m steps, where moving all J copies along would take J m.
+    After m = q k + r tokens, copy j + q is where copy j is after r, and copy j <= q is where the channel itself was
+    j k tokens before the end. `coming` is room for the feedback of min(k, m) tokens.
+    """
+    state, _, copies, inputs = memory
+    modes, first, count = state.shape[3], layout[h, 2] - 1, layout[h, 3]
+    ahead, q, r = min(k, m), m // k, m % k
+    for s in range(ahead):
+        for n in range(modes):
+            coming[s, 0, n], coming[s, 1, n] = 0.0, 0.0
+    pr, pi = np.empty(modes), np.empty(modes)
+    for j in range(min(count, (t + ahead - 1) // k), 0, -1):  # the later copies have not begun
+        for n in range(modes):
+            pr[n], pi[n] = copies[row, first + j, 0, n], copies[row, first + j, 1, n]
+        for s in range(ahead + 1):
+            if s == r and j + q <= count:
+                for n in range(modes):
+                    copies[row, first + j + q, 0, n], copies[row, first + j + q, 1, n] = pr[n], pi[n]
+            if s < ahead:
+                xt = _past_input(row, h, t + s - j * k, layout, inputs)
+                for n in range(modes):
+                    re = coefs[h, 0, n] * pr[n] - coefs[h, 1, n] * pi[n] + coming[s, 0, n] + coefs[h, 4, n] * xt
+                    im = coefs[h, 0, n] * pi[n] + coefs[h, 1, n] * pr[n] + coming[s, 1, n] + coefs[h, 5, n] * xt
+                    er, ei = re + a * (pr[n] - re), im + a * (pi[n] - im)
+                    pr[n], pi[n] = re, im
+                    coming[s, 0, n] = coefs[h, 2, n] * er - coefs[h, 3, n] * ei
+                    coming[s, 1, n] = coefs[h, 2, n] * ei + coefs[h, 3, n] * er
+
+    for n in range(modes):
+        pr[n], pi[n] = state[row, h, 0, n], state[row, h, 1, n]
+    slot, left = 0, r  # left: tokens until the channel is a multiple of k away from the end
+    for s in range(m):
+        if left == 0:
+            left, j = k, (m - s) // k
+            if 0 < j <= count:
+                for n in range(modes):
+                    copies[row, first + j, 0, n], copies[row, first + j, 1, n] = pr[n], pi[n]
+        xt, out, feeds = float(x[row, i + s, h]), 0.0, s + k < m
+        if t + s < layout[h, 5]:
+            inputs[row, layout[h, 4] + t + s] = xt
+        for n in range(modes):
+            re = coefs[h, 0, n] * pr[n] - coefs[h, 1, n] * pi[n] + coming[slot, 0, n] + coefs[h, 4, n] * xt
+            im = coefs[h, 0, n] * pi[n] + coefs[h, 1, n] * pr[n] + coming[slot, 1, n] + coefs[h, 5, n] * xt
+            out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
+            if feeds:
+                er, ei = re + a * (pr[n] - re), im + a * (pi[n] - im)
+                coming[slot, 0, n] = coefs[h, 2, n] * er - coefs[h, 3, n] * ei
+                coming[slot, 1, n] = coefs[h, 2, n] * ei + coefs[h, 3, n] * er
+            pr[n], pi[n] = re, im
+        y[row, i + s, h] = 2 * out
+        left -= 1
+        slot = slot + 1 if slot + 1 < ahead else 0
+    for n in range(modes):
+        state[row, h, 0, n], state[row, h, 1, n] = pr[n], pi[n]
+
+
+@compiled(parallel=True)
+def scan(
+    coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array, memory: Arrays,
+    y: Array, w: Array,
+) -> None:  # fmt: skip
+    """A chunk; w (parts, SCRATCH) says how many parts run side by side."""
+    parts, channels = len(w), len(k)
+    modes, length = memory[0].shape[3], x.shape[1]
+    longest = 0
+    for h in range(channels):
+        if layout[h, 3] > 0:
+            longest = max(longest, min(k[h], length))
+    for part in prange(parts):
+        coming = np.empty((longest, 2, modes))
+        for task in range(part, len(x) * channels, parts):
+            row, h = task // channels, task % channels
+            i, cascade = 0, layout[h, 3] > 0
+            while i < lengths[row]:
+                t = position[row] + i
+                if cascade and t % BLOCK == h % BLOCK:
+                    whole = (lengths[row] - i) // BLOCK * BLOCK
+                    if whole > 0:
+                        _leap(row, h, t, i, whole, k[h], alpha[h], coefs, layout, memory, x, y, coming)
+                        i += whole
+                        continue
+                    _refill(row, h, t, k[h], alpha[h], coefs, layout, memory, part, w)
+                y[row, i, h] = _step(row, h, t, float(x[row, i, h]), alpha[h], coefs, layout, memory)
+                i += 1
+            for j in range(lengths[row], length):
+                y[row, j, h] = 0.0
+
+
+@intrinsic
+def _pointer(context, address):  # type: ignore[no-untyped-def]  # noqa: ANN
+    """An address as a pointer."""
+
+    def generate(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), generate
+
+
+#: What a program says about one block: sizes first, then addresses.
+FIELDS = (
+    "modes", "slots", "copied", "kept", "prenorm", "batch_norm",
+    "coefs", "k", "alpha", "D", "layout", "state", "feedback", "copies", "inputs", "position",
+    "gain", "shift", "mean", "variance", "weight", "bias",
+)  # fmt: skip
+(
+    MODES, SLOTS, COPIED, KEPT, PRENORM, BATCH_NORM,
+    COEFS, K, ALPHA, D, LAYOUT, STATE, FEEDBACK, COPIES, INPUTS, POSITION,
+    GAIN, SHIFT, MEAN, VARIANCE, WEIGHT, BIAS,
+) = range(len(FIELDS))  # fmt: skip
+
+
+@compiled()
+def _channels(part: int, parts: int, block: Array, u: Array, w: Array) -> None:
+    """u <- gelu(SSM(u)) for a part of the channels, (B, H)."""
+    B, H = u.shape
+    n = block[MODES]
+    k = carray(_pointer(block[K]), (H,), np.int64)
+    alpha = carray(_pointer(block[ALPHA]), (H,), np.float64)
+    D_ = carray(_pointer(block[D]), (H,), np.float32)
+    coefs = carray(_pointer(block[COEFS]), (H, 8, n), np.float64)
+    layout = carray(_pointer(block[LAYOUT]), (H, 6), np.int64)
+    position = carray(_pointer(block[POSITION]), (B,), np.int64)
+    memory = (
+        carray(_pointer(block[STATE]), (B, H, 2, n), np.float64),
+        carray(_pointer(block[FEEDBACK]), (B, block[SLOTS], 2, n), np.float32),
+        carray(_pointer(block[COPIES]), (B, block[COPIED], 2, n), np.float64),
+        carray(_pointer(block[INPUTS]), (B, block[KEPT]), np.float32),
+    )
+    for h in range(part * H // parts, (part + 1) * H // parts):
+        for row in range(B):
+            t, xt = position[row], float(u[row, h])
+            if layout[h, 3] > 0 and t % BLOCK == h % BLOCK:
+                _refill(row, h, t, k[h], alpha[h], coefs, layout, memory, part, w)
+            y = _step(row, h, t, xt, alpha[h], coefs, layout, memory) + D_[h] * xt
+            u[row, h] = 0.5 * y * (1 + math.erf(y * math.sqrt(0.5)))
+
+
+@compiled()
+def _mix(part: int, parts: int, block: Array, u: Array, v: Array) -> None:
+    """v <- GLU(linear(u)) for a part of the outputs."""
+    B, H = u.shape
+    weight = carray(_pointer(block[WEIGHT]), (2 * H, H), np.float32)
+    bias = carray(_pointer(block[BIAS]), (2 * H,), np.float32)
+    for o in range(part * H // parts, (part + 1) * H // parts):
+        for row in range(B):
+            value, gate = bias[o], bias[H + o]
+            for i in range(H):
+                value += weight[o, i] * u[row, i]
+                gate += weight[H + o, i] * u[row, i]
+            v[row, o] = value / (1 + math.exp(-gate))
+
+
+@compiled()
+def _layer_norm(gain: Array, shift: Array, eps: float, x: Array, y: Array) -> None:
+    B, H = x.shape
+    for row in range(B):
+        total = squares = 0.0
+        for h in range(H):
+            total += x[row, h]
+        mean = total / H
+        for h in range(H):
+            squares += (x[row, h] - mean) ** 2
+        scale = 1 / math.sqrt(squares / H + eps)
+        for h in range(H):
+            y[row, h] = (x[row, h] - mean) * scale * gain[h] + shift[h]
+
+
+@compiled()
+def _normalise(block: Array, eps: float, x: Array, y: Array) -> None:
+    B, H = x.shape
+    gain = carray(_pointer(block[GAIN]), (H,), np.float32)
+    shift = carray(_pointer(block[SHIFT]), (H,), np.float32)
+    if block[BATCH_NORM]:
+        mean = carray(_pointer(block[MEAN]), (H,), np.float32)
+        variance = carray(_pointer(block[VARIANCE]), (H,), np.float32)
+        for row in range(B):
+            for h in range(H):
+                y[row, h] = (x[row, h] - mean[h]) / math.sqrt(variance[h] + eps) * gain[h] + shift[h]
+    else:
+        _layer_norm(gain, shift, eps, x, y)
+
+
+@compiled(parallel=True)
+def decode(program: Array, eps: Array, x: Array, u: Array, v: Array, w: Array) -> None:
+    """One token through blocks: x (B, H) becomes their output. u and v are room for (B, H), w (parts, SCRATCH)."""
+    parts, (B, H) = len(w), x.shape
+    for i in range(len(program)):
+        if program[i, PRENORM]:
+            _normalise(program[i], eps[i], x, u)
+        else:
+            for row in range(B):
+                for h in range(H):
+                    u[row, h] = x[row, h]
+        for part in prange(parts):
+            _channels(part, parts, program[i], u, w)
+        for part in prange(parts):
+            _mix(part, parts, program[i], u, v)
+        for row in range(B):
+            for h in range(H):
+                x[row, h] += v[row, h]
+        if not program[i, PRENORM]:
+            _normalise(program[i], eps[i], x, x)
+        position = carray(_pointer(program[i, POSITION]), (B,), np.int64)
+        for row in range(B):
+            position[row] += 1
+
+
+@compiled()
+def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> None:
+    B, H = u.shape
+    V = len(weight)
+    for o in range(part * V // parts, (part + 1) * V // parts):
+        for row in range(B):
+            total = np.float32(0)
+            for i in range(H):
+                total += weight[o, i] * u[row, i]
+            logits[row, o] = total
+
+
+@compiled(parallel=True)
+def decode_tokens(
+    tokens: Array, embedding: Array, gain: Array, shift: Array, weight: Array, norm_eps: float, logits: Array,
+    program: Array, eps: Array, x: Array, u: Array, v: Array, w: Array,
+) -> None:  # fmt: skip
+    """The same from tokens (B,) to logits (B, V)."""
+    parts, (B, H) = len(w), x.shape
+    for row in range(B):
+        for h in range(H):
+            x[row, h] = embedding[tokens[row], h]
+    decode(program, eps, x, u, v, w)
+    _layer_norm(gain, shift, norm_eps, x, u)
+    for part in prange(parts):
+        _logits(part, parts, weight, u, logits)
