@@ -6,6 +6,7 @@ from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.optim import param_groups
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.layers.stack import Stack
+from delayssm.models.token import TokenModel
 
-__all__ = ["DS4D", "S4D", "Block", "DelaySSM", "DiagonalSSM", "Stack", "backend", "param_groups"]
+__all__ = ["DS4D", "S4D", "Block", "DelaySSM", "DiagonalSSM", "Stack", "TokenModel", "backend", "param_groups"]
 __version__ = "0.1.0"

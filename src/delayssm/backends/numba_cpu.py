@@ -59,7 +59,13 @@ def scan(
     memory = tuple(t.numpy() for t in (h, feedback, copies, inputs))
     parts = _threads(x.numel() * h.shape[-1])
     scratch = np.empty((parts, numba_recurrence.SCRATCH))
-    arguments = (rows(system).numpy(), *_arrays((*system[4:], x, lengths, position, layout)), memory, _array(y), scratch)
+    arguments = (
+        rows(system).numpy(),
+        *_arrays((*system[4:], x, lengths, position, layout)),
+        memory,
+        _array(y),
+        scratch,
+    )
     run(numba_recurrence.scan, parts, *arguments)
     return y
 
@@ -72,7 +78,8 @@ def scan_backward(
     found = _zeros_like(coefs, alpha, x, h, feedback)
     arguments = (_arrays(grads), *_arrays((coefs, alpha, x, lengths, position, layout, h, feedback)), _arrays(found))
     run(numba_adjoint.scan_backward, _threads(x.numel() * h.shape[-1]), *arguments)
-    return [*found[0].unflatten(1, (4, 2)).transpose(2, 3).unbind(1), *found[1:]]
+    pairs = found[0].view(len(alpha), 4, 2, -1).transpose(2, 3).unbind(1)
+    return [*pairs, *found[1:]]
 
 
 def rows(system: Sequence[Tensor]) -> Tensor:
@@ -82,7 +89,8 @@ def rows(system: Sequence[Tensor]) -> Tensor:
 
 def threads() -> int:
     """As many as torch uses."""
-    return min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    most: int = numba.config.NUMBA_NUM_THREADS
+    return min(torch.get_num_threads(), most)
 
 
 def _threads(work: int) -> int:
@@ -90,11 +98,11 @@ def _threads(work: int) -> int:
     return threads() if work >= _PARALLEL_WORK else 1
 
 
-def run(loops: Callable[..., None], threads: int, *args: Any) -> None:
+def run(loops: Callable[..., Any], threads: int, *args: Any) -> Any:
     """Call compiled code with so many threads."""
     with _one_at_a_time:
         numba.set_num_threads(threads)
-        loops(*args)
+        return loops(*args)
 
 
 def _array(t: Tensor) -> NDArray[Any]:

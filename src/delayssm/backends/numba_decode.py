@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from delayssm.backends import numba_recurrence
 from delayssm.backends.numba_cpu import rows, run, threads
@@ -36,45 +37,52 @@ class BlockTensors:
     position: Tensor
 
 
-@dataclass(frozen=True)
-class Head:
-    """What turns tokens into vectors, and vectors into logits."""
+class Program:
+    """A model as the compiled loop takes it: sizes, and the addresses of what it reads and writes.
 
-    embedding: Tensor
-    eps: float
-    gain: Tensor
-    shift: Tensor
-    weight: Tensor
-
-
-class Decoder:
-    """Blocks as the compiled loop takes them: sizes, and the addresses of what it reads and writes.
-
-    Addresses stay valid as long as nobody else replaces the memory behind a tensor; tensors are kept alive here.
+    Addresses stay valid because the tensors are kept here; whoever replaces the memory of one needs another program.
     """
 
-    def __init__(self, blocks: Sequence[BlockTensors]) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[BlockTensors],
+        around: tuple[nn.Embedding, nn.LayerNorm, nn.Linear] | tuple[()] = (),
+    ) -> None:
         self._alive: list[Tensor] = []
-        self._program = np.array([self._entry(block) for block in blocks])
-        self._eps = np.array([block.eps for block in blocks])
         batch, width, _, modes = blocks[0].h.shape
         self._threads = threads() if batch * width * modes >= _PARALLEL_MODES else 1
-        self._position = blocks[0].position.numpy()
-        self._room = np.empty((2, batch, width), dtype=np.float32)
-        self._x = np.empty((batch, width), dtype=np.float32)
-        self._scratch = np.empty((self._threads, numba_recurrence.SCRATCH))
+        self._blocks = (
+            np.array([self._entry(block) for block in blocks]),
+            np.array([block.eps for block in blocks]),
+            *np.empty((2, batch, width), dtype=np.float32),
+            np.empty((self._threads, numba_recurrence.SCRATCH)),
+        )
+        self.takes: tuple[int, ...] = (batch, width)  # shapes
+        self.gives = (batch, width)
+        self._around: tuple[Any, ...] = ()
+        if around:
+            embedding, norm, head = around
+            weights = (embedding.weight, norm.weight, norm.bias, head.weight)
+            self._alive += weights
+            arrays = (t.detach().numpy() for t in weights)
+            self._around = (*arrays, norm.eps, np.empty((batch, width), dtype=np.float32))
+            self.takes, self.gives = (batch,), (batch, len(head.weight))
 
-    def run(self, x: Tensor) -> None:
-        """x (B, H) becomes the output of the last block; the states advance."""
-        arguments = (self._program, self._eps, x.numpy(), *self._room, self._scratch)
-        run(numba_recurrence.decode, self._threads, *arguments)
-
-    def run_tokens(self, tokens: Tensor, head: Head, logits: Tensor) -> None:
-        """tokens (B,) int64 -> logits (B, V); the states advance."""
-        tensors = (head.embedding, head.gain, head.shift, head.weight)
-        arguments = (self._program, self._eps, self._x, *self._room, self._scratch)
-        arrays = tuple(t.detach().numpy() for t in tensors)
-        run(numba_recurrence.decode_tokens, self._threads, tokens.numpy(), *arrays, head.eps, logits.numpy(), *arguments)
+    def run(self, x: Tensor, out: Tensor) -> None:
+        """Vectors (B, H) -> (B, H), or tokens (B,) int64 -> logits (B, V); the states advance."""
+        dtype = torch.int64 if self._around else torch.float32
+        for t, shape, kind in ((x, self.takes, dtype), (out, self.gives, torch.float32)):
+            if t.shape != shape or t.dtype != kind or not t.is_contiguous():
+                raise ValueError(
+                    f"expected {kind} of shape {shape} in one piece, not {t.dtype} of shape {tuple(t.shape)}"
+                )
+        if not self._around:
+            run(numba_recurrence.decode, self._threads, out.copy_(x).numpy(), *self._blocks)
+            return
+        arguments = (x.numpy(), out.numpy(), *self._around, *self._blocks)
+        wrong = run(numba_recurrence.decode_tokens, self._threads, *arguments)
+        if wrong >= 0:
+            raise ValueError(f"token {int(x[wrong])} is not a number from 0 to {len(self._around[0]) - 1}")
 
     def _entry(self, block: BlockTensors) -> list[int]:
         """The row of the program for one block, in the order of `numba_recurrence.FIELDS`."""

@@ -217,7 +217,7 @@ def scan(
 
 
 @intrinsic
-def _pointer(context, address):  # type: ignore[no-untyped-def]  # noqa: ANN
+def _pointer(context, address):  # type: ignore[no-untyped-def]
     """An address as a pointer."""
 
     def generate(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -311,7 +311,7 @@ def _normalise(block: Array, eps: float, x: Array, y: Array) -> None:
 
 
 @compiled(parallel=True)
-def decode(program: Array, eps: Array, x: Array, u: Array, v: Array, w: Array) -> None:
+def decode(x: Array, program: Array, eps: Array, u: Array, v: Array, w: Array) -> None:
     """One token through blocks: x (B, H) becomes their output. u and v are room for (B, H), w (parts, SCRATCH)."""
     parts, (B, H) = len(w), x.shape
     for i in range(len(program)):
@@ -349,15 +349,19 @@ def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> No
 
 @compiled(parallel=True)
 def decode_tokens(
-    tokens: Array, embedding: Array, gain: Array, shift: Array, weight: Array, norm_eps: float, logits: Array,
-    program: Array, eps: Array, x: Array, u: Array, v: Array, w: Array,
-) -> None:  # fmt: skip
-    """The same from tokens (B,) to logits (B, V)."""
+    tokens: Array, logits: Array, embedding: Array, gain: Array, shift: Array, weight: Array, norm_eps: float,
+    x: Array, program: Array, eps: Array, u: Array, v: Array, w: Array,
+) -> int:  # fmt: skip
+    """The same from tokens (B,) to logits (B, V). Returns -1, or the row of a token that does not exist."""
     parts, (B, H) = len(w), x.shape
+    for row in range(B):
+        if not 0 <= tokens[row] < len(embedding):
+            return row
     for row in range(B):
         for h in range(H):
             x[row, h] = embedding[tokens[row], h]
-    decode(program, eps, x, u, v, w)
+    decode(x, program, eps, u, v, w)
     _layer_norm(gain, shift, norm_eps, x, u)
     for part in prange(parts):
         _logits(part, parts, weight, u, logits)
+    return -1

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.layers.optim import Rule
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_sequence
+from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_rows, check_sequence
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
 from delayssm.system.kernel import EXACT, Contour, kernel
@@ -176,8 +176,7 @@ class DiagonalSSM(Streaming[State]):
         if state.owner is not self._owner:
             raise ValueError("this state belongs to another module; make one with this module's init_state")
         state.require_unspent()
-        if state.batch_size != len(x):
-            raise ValueError(f"this state holds {state.batch_size} streams, but x has {len(x)} rows")
+        check_rows(x, state.batch_size)
         if state.position.device != x.device:
             raise ValueError(
                 f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm.layers import fused
-from delayssm.layers.streaming import Lengths, Streaming, check_sequence
+from delayssm.layers import decoding
+from delayssm.layers.streaming import Lengths, Streaming, check_rows, check_sequence, check_step
 from delayssm.system.state import State, States
 
 
@@ -50,14 +50,19 @@ class Stack(Streaming[States]):
 
         Stacks of this package's blocks in float32 on a CPU take a single compiled call.
         """
-        check_sequence(x.unsqueeze(1) if x.ndim == 2 else x[:, None], self.d_model, torch.float32)
-        decoder = fused.decoder(self._blocks(), state)
-        if decoder is None:
+        check_step(x, self.d_model)
+        program = decoding.program(self.blocks, state)
+        if program is None:
             y, state = super().step(x, state)
             return (y if out is None else out.copy_(y)), state
-        y = torch.empty_like(x) if out is None else out
-        decoder.run(y.copy_(x))
-        return y, fused.after(state)
+        check_sequence(x.unsqueeze(1), self.d_model, torch.float32)
+        check_rows(x, state.batch_size)
+        return decoding.step(program, x.contiguous(), state, out)
+
+    def decoder(self, state: States) -> decoding.Decoder:
+        """A stack bound to streams, to go on token by token without looking at the parameters each time."""
+        program = decoding.program(self.blocks, state)
+        return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> States:
         return States(tuple(block.init_state(batch_size, max_length) for block in self._blocks()))

@@ -64,8 +64,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
     @torch.no_grad()
     def step(self, x: Float[Tensor, "B H"], state: S) -> tuple[Float[Tensor, "B H"], S]:
         """One token, without gradients: its output and the state after it."""
-        if x.ndim != 2:
-            raise ValueError(f"step takes one token per row, shape (batch, {self.d_model}), not {tuple(x.shape)}")
+        check_step(x, self.d_model)
         y, state = self.stream(x.unsqueeze(1), state)
         return y.squeeze(1), state
 
@@ -108,7 +107,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
         return {name: value for name, value in self.__dict__.items() if name != "_owner"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._owner = Identity(self)
 
 
@@ -121,6 +120,18 @@ def check_sequence(x: Tensor, width: int, dtype: torch.dtype) -> None:
     reduced = x.dtype in (torch.float16, torch.bfloat16) and dtype == torch.float32
     if x.dtype != dtype and not reduced:
         raise TypeError(f"x is {x.dtype}, but this module computes in {dtype}; use x.to({dtype}) or module.to(x.dtype)")
+
+
+def check_step(x: Tensor, width: int) -> None:
+    """x is one token per row."""
+    if x.ndim != 2:
+        raise ValueError(f"step takes one token per row, shape (batch, {width}), not {tuple(x.shape)}")
+
+
+def check_rows(x: Tensor, batch_size: int) -> None:
+    """x has a row for each stream."""
+    if len(x) != batch_size:
+        raise ValueError(f"this state holds {batch_size} streams, but x has {len(x)} rows")
 
 
 def check_lengths(lengths: Lengths, x: Tensor) -> Tensor | None:

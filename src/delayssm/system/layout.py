@@ -7,11 +7,11 @@ Ring: keep it. k slots, f_t in slot t mod k. Enough for ever.
 Cascade: compute it again from the past. Let s^(j)_t = h_(t-jk). Each copy follows the same recurrence, driven by the
 input of j k steps ago and fed back by the next copy:
 
-    s^(j)_t = lam s^(j)_(t-1) + mu [(1 - alpha) s^(j+1)_t + alpha s^(j+1)_(t-1)] + b x_(t-jk),    s^(j) = 0 while t < jk.
+    s^(j)_t = lam s^(j)_(t-1) + mu [(1 - alpha) s^(j+1)_t + alpha s^(j+1)_(t-1)] + b x_(t-jk),   s^(j) = 0 while t < jk.
 
 A stream of at most T tokens has copies j = 1..(T-1)//k, and needs its first T - k inputs: those after them are not
-heard again. The copies are moved BLOCK tokens at a time, so BLOCK slots hold the feedback of the next tokens; a block of
-channel h begins where t mod BLOCK = h mod BLOCK, so that every token has its share of the work.
+heard again. The copies are moved BLOCK tokens at a time, so BLOCK slots hold the feedback of the next tokens; a block
+of channel h begins where t mod BLOCK = h mod BLOCK, so that every token has its share of the work.
 
 Exact, both: the same recurrence in the same arithmetic.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -142,16 +143,18 @@ class State(Streams):
     def zeros(owner: Owner, batch_size: int, layout: Layout) -> State:
         """Streams before their first token."""
         slots, copies, inputs = layout.totals
-        double = {"dtype": torch.float64, "device": layout.k.device}
-        signal = {"dtype": layout.dtype, "device": layout.k.device}
+
+        def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
+            return torch.zeros(batch_size, *shape, dtype=dtype, device=layout.k.device)
+
         return State(
-            torch.zeros(batch_size, len(layout.k), 2, layout.modes, **double),
-            torch.zeros(batch_size, slots, 2, layout.modes, **signal),
-            torch.zeros(batch_size, copies, 2, layout.modes, **double),
-            torch.zeros(batch_size, inputs, **signal),
-            torch.zeros(batch_size, dtype=torch.int64, device=layout.k.device),
-            layout,
-            owner,
+            h=zeros(torch.float64, len(layout.k), 2, layout.modes),
+            feedback=zeros(layout.dtype, slots, 2, layout.modes),
+            copies=zeros(torch.float64, copies, 2, layout.modes),
+            inputs=zeros(layout.dtype, inputs),
+            position=zeros(torch.int64),
+            layout=layout,
+            owner=owner,
         )
 
     @property
@@ -163,8 +166,8 @@ class State(Streams):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
-        tensors = (function(t) for t in self.tensors().values())
-        return State(*tensors, self.layout, self.owner, self.model)
+        tensors: dict[str, Any] = {name: function(t) for name, t in self.tensors().items()}
+        return State(**tensors, layout=self.layout, owner=self.owner, model=self.model)
 
     def detach(self) -> State:
         """The same memory without its gradient history, as truncated backpropagation needs it."""
@@ -189,14 +192,13 @@ class State(Streams):
         if h is self.h:
             memory.advances += 1
         position = self.position + lengths
-        rest = self.copies, self.inputs, position, self.layout, self.owner, self.model
-        return State(h, feedback, *rest, memory, memory.advances)
+        return dataclasses.replace(
+            self, h=h, feedback=feedback, position=position, memory=memory, advances=memory.advances
+        )
 
-    def after_a_token(self) -> State:
-        """The state after all its tensors were advanced in place by one token."""
-        self.memory.advances += 1
-        tensors = self.h, self.feedback, self.copies, self.inputs, self.position
-        return State(*tensors, self.layout, self.owner, self.model, self.memory, self.memory.advances)
+    def current(self) -> State:
+        """The same memory as it is now, after it was advanced in place."""
+        return dataclasses.replace(self, advances=self.memory.advances)
 
     def require_unspent(self) -> None:
         if self.advances != self.memory.advances:
@@ -255,6 +257,15 @@ class States(Streams):
     def require_unspent(self) -> None:
         for part in self.parts:
             part.require_unspent()
+
+    def current(self) -> States:
+        """The same memory as it is now, after it was advanced in place."""
+        return States(tuple([part.current() for part in self.parts]), self.model, self.program)
+
+    def room(self) -> int:
+        """How many tokens every stream can still have: at least one, or an error."""
+        self.parts[0].require_room(1)
+        return sys.maxsize if self.max_length is None else self.max_length - int(self.position.max())
 
     def _each(self, function: Callable[[State], State]) -> States:
         return States(tuple(function(part) for part in self.parts), self.model)

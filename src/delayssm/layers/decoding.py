@@ -1,0 +1,175 @@
+"""One compiled call for a token through blocks one after another, in place of dozens of small operations.
+
+Between two tokens the caches are full of coefficients, and every look at a Python object is a trip to memory. Hence two
+ways to the same compiled call: a model's `step` first makes sure that no parameter has changed, which takes about a
+third of its time; a `Decoder` is bound to the parameters as they were when it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from delayssm.backends import backend
+from delayssm.layers.block import BatchNorm, Block
+from delayssm.layers.layer import DS4D, S4D
+from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.system.state import State, States
+
+if TYPE_CHECKING:
+    from delayssm.backends.numba_decode import BlockTensors, Program
+
+#: The embedding, the norm and the head of a model for tokens.
+Around = tuple[nn.Embedding, nn.LayerNorm, nn.Linear] | tuple[()]
+
+#: Modules whose arithmetic the compiled call knows. A subclass may do something else.
+_KNOWN = {nn.Embedding, nn.LayerNorm, nn.Linear, BatchNorm, DiagonalSSM, DelaySSM}
+
+
+class Decoder:
+    """A model bound to its streams: the fastest way to go on token by token.
+
+    decoder = model.decoder(state)
+    y = decoder(x)  # what model.step(x, state) gives; the next call writes to the same memory
+    decoder.state  # the streams as they are now, to save, select from, or go on with in another way
+
+    Streams advance in place. Parameters must not change meanwhile; make another decoder after they have.
+    """
+
+    def __init__(self, model: Callable[[Tensor, States], tuple[Tensor, States]], state: States) -> None:
+        """For models that have no compiled call, `model` is their step."""
+        self._step, self._state = model, state
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:
+        """One token per row: vectors (B, H) or tokens (B,), as the model takes them."""
+        y, self._state = self._step(x, self._state)
+        return y
+
+    @property
+    def state(self) -> States:
+        """The streams as they are now."""
+        return self._state
+
+
+class CompiledDecoder(Decoder):
+    """The same by the compiled call alone."""
+
+    def __init__(self, program: Program, state: States) -> None:
+        state.require_unspent()
+        self._program, self._state = program, state
+        self._memories = [part.memory for part in state.parts]
+        self._advances = sum(memory.advances for memory in self._memories)
+        self._out = torch.empty(program.gives)
+        self._left = 0  # tokens for which there is room, at least
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if sum([memory.advances for memory in self._memories]) != self._advances:
+            raise RuntimeError(
+                "other calls have advanced these streams; make a new decoder from the state they returned"
+            )
+        if self._left < 1:
+            self._left = self._state.current().room()
+        self._program.run(x, self._out)
+        self._left -= 1
+        self._advances += len(self._memories)
+        for memory in self._memories:
+            memory.advances += 1
+        return self._out
+
+    @property
+    def state(self) -> States:
+        return self._state.current()
+
+
+def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Program | None:
+    """The compiled call for this state, None where only the modules can advance it. It is kept with the state."""
+    if backend() != "numba" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return None
+    signature = _signature(blocks, around)
+    if signature is None:
+        return None
+    state.require_unspent()
+    if state.program is None or state.program[0] != signature:
+        found = [block for block in blocks if isinstance(block, Block)]
+        if len(found) != len(state.parts) or not _is_supported(found, around):
+            return None
+        from delayssm.backends.numba_decode import Program
+
+        tensors = [_tensors(block, part) for block, part in zip(found, state.parts, strict=True)]
+        state.program = signature, Program(tensors, around)
+    made: Program = state.program[1]
+    return made
+
+
+def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tuple[Tensor, States]:
+    """One token, and the state after it, which the memory now belongs to."""
+    state.room()
+    y = torch.empty(program.gives) if out is None else out
+    program.run(x, y)
+    for part in state.parts:
+        part.memory.advances += 1
+    return y, state.current()
+
+
+def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
+    """Changes whenever a parameter is replaced, moved or written to; None for modules that are not known."""
+    modules: list[Any] = [*around]
+    for block in blocks._modules.values():
+        if type(block) is not Block or type(block._modules["layer"]) not in (S4D, DS4D):
+            return None
+        inside: dict[str, Any] = block._modules["layer"].__dict__["_modules"]
+        modules += (block._modules["norm"], inside["ssm"], inside["linear"])
+    tensors: list[Tensor] = []
+    found: list[object] = []
+    for module in modules:
+        inside = module.__dict__  # several times faster than asking for attributes
+        if type(module) not in _KNOWN or inside["_forward_hooks"] or inside["_forward_pre_hooks"]:
+            return None
+        found.append(inside["training"])
+        tensors += [t for t in inside["_parameters"].values() if t is not None]
+        tensors += [t for t in inside["_buffers"].values() if t is not None]
+    found += [id(t) for t in tensors]
+    found += [t.data_ptr() for t in tensors]
+    try:
+        found += [t._version for t in tensors]
+    except RuntimeError:
+        return None  # made in inference mode: no version to tell a change by
+    return found
+
+
+def _is_supported(blocks: Sequence[Block], around: Around) -> bool:
+    """In float32 on a CPU, in one piece, and without what differs from chunk to chunk while training."""
+    for block in blocks:
+        if block.training and (isinstance(block.norm, BatchNorm) or getattr(block.layer, "dropout", False)):
+            return False
+    return all(
+        p.device.type == "cpu" and p.dtype == torch.float32 and p.is_contiguous()
+        for module in (*blocks, *around)
+        for p in module.parameters()
+    )
+
+
+def _tensors(block: Block, state: State) -> BlockTensors:
+    from delayssm.backends.numba_decode import BlockTensors
+
+    assert isinstance(block.layer, (S4D, DS4D))
+    norm, ssm, linear = block.norm, block.layer.ssm, block.layer.linear
+    batch_norm = norm if isinstance(norm, BatchNorm) else None
+    return BlockTensors(
+        system=ssm.constants_for(state),
+        D=ssm.D,
+        prenorm=block.prenorm,
+        eps=norm.eps,
+        gain=norm.weight,
+        shift=norm.bias,
+        mean=batch_norm.running_mean if batch_norm else None,
+        variance=batch_norm.running_var if batch_norm else None,
+        weight=linear.weight,
+        bias=linear.bias,
+        layout=state.layout.table,
+        **state.tensors(),
+    )

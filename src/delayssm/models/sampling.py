@@ -1,0 +1,45 @@
+"""Choosing the next token."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to choose from logits: the k most likely tokens, of these the fewest that have probability p together.
+
+    temperature 0 takes the most likely token.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ValueError(f"temperature must be a number of at least 0, not {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, or None for all tokens, not {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], or be None for all tokens, not {self.top_p}")
+
+    def probabilities(self, logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+        """What the next token is drawn from."""
+        if self.temperature == 0:
+            return torch.zeros_like(logits).index_fill_(0, logits.argmax(), 1.0)
+        ordered, order = (logits / self.temperature).sort(descending=True, stable=True)
+        kept = ordered[: self.top_k].softmax(0)
+        if self.top_p is not None:
+            before = kept.cumsum(0) - kept
+            kept = torch.where(before < self.top_p, kept, 0)
+        found = torch.zeros_like(logits)
+        found[order[: self.top_k]] = kept / kept.sum()
+        return found
+
+    def draw(self, logits: Float[Tensor, " V"], generator: torch.Generator) -> int:
+        """One token."""
+        return int(torch.multinomial(self.probabilities(logits), 1, generator=generator))

@@ -1,0 +1,151 @@
+"""Tokens in, logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from delayssm.layers import decoding
+from delayssm.layers.stack import Stack
+from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_rows
+from delayssm.models.sampling import Sampling
+from delayssm.system.padding import padding, without_padding
+from delayssm.system.state import States
+
+if TYPE_CHECKING:
+    from delayssm.backends.numba_decode import Program
+
+
+class TokenModel(Streaming[States]):
+    """Embedding, backbone, layer norm, head. The head has weights of its own and no bias.
+
+    Args:
+        vocab_size: tokens are numbers from 0 to vocab_size - 1.
+        backbone: blocks of any kind.
+    """
+
+    def __init__(self, vocab_size: int, backbone: Stack) -> None:
+        super().__init__()
+        if vocab_size < 1:
+            raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
+        self.vocab_size = vocab_size
+        self.d_model = backbone.d_model
+        self.embedding = nn.Embedding(vocab_size, self.d_model)
+        self.backbone = backbone
+        self.norm = nn.LayerNorm(self.d_model)
+        self.head = nn.Linear(self.d_model, vocab_size, bias=False)
+
+    def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None) -> Float[Tensor, "B L V"]:
+        """Logits after each token of whole sequences."""
+        x = self._checked(x, lengths)
+        return self._logits(self.backbone(self.embedding(x), lengths), lengths)
+
+    def stream(
+        self, x: Int[Tensor, "B L"], state: States, lengths: Lengths = None
+    ) -> tuple[Float[Tensor, "B L V"], States]:
+        """Logits after each token of a chunk, and the state after it."""
+        x = self._checked(x, lengths)
+        y, state = self.backbone.stream(self.embedding(x), state, lengths)
+        return self._logits(y, lengths), state
+
+    @torch.no_grad()
+    def step(
+        self, x: Int[Tensor, " B"], state: States, out: Float[Tensor, "B V"] | None = None
+    ) -> tuple[Float[Tensor, "B V"], States]:
+        """One token per row, without gradients: logits, written to `out` if given, and the state after it."""
+        if x.ndim != 1:
+            raise ValueError(f"step takes one token per row, shape (batch,), not {tuple(x.shape)}")
+        x = self._checked(x.unsqueeze(1), None)
+        program = self._program(state)
+        if program is None:
+            y, state = self.stream(x, state)
+            return (y[:, 0] if out is None else out.copy_(y[:, 0])), state
+        check_rows(x, state.batch_size)
+        return decoding.step(program, x.flatten().long(), state, out)
+
+    def decoder(self, state: States) -> decoding.Decoder:
+        """A model bound to streams, to go on token by token without looking at the parameters each time."""
+        program = self._program(state)
+        return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
+
+    def generate(
+        self,
+        prompt: Sequence[int] | Int[Tensor, " L"],
+        max_new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        stop: int | Sequence[int] = (),
+    ) -> Iterator[int]:
+        """The tokens that follow a prompt, one by one as they are chosen.
+
+        Ends after `max_new_tokens`, or before the first token in `stop`. The same seed gives the same tokens.
+        """
+        sampling = Sampling(temperature, top_k, top_p)
+        tokens = torch.as_tensor(prompt, device=self.head.weight.device).unsqueeze(0)
+        if tokens.numel() == 0:
+            raise ValueError("the prompt needs at least one token to begin with")
+        tokens = self._checked(tokens, None)
+        if max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens must be at least 0, not {max_new_tokens}")
+        ends = {stop} if isinstance(stop, int) else set(stop)
+        if wrong := sorted(token for token in ends if not 0 <= token < self.vocab_size):
+            raise ValueError(f"stop has {wrong}, but tokens are numbers from 0 to {self.vocab_size - 1}")
+        generator = torch.Generator(tokens.device)
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        return self._generate(tokens, max_new_tokens, sampling, generator, ends)
+
+    @torch.no_grad()
+    def _generate(
+        self, tokens: Tensor, count: int, sampling: Sampling, generator: torch.Generator, ends: set[int]
+    ) -> Iterator[int]:
+        if count == 0:
+            return
+        state = self.init_state(1, max_length=tokens.shape[1] + count - 1)
+        y, state = self.backbone.stream(self.embedding(tokens), state)
+        logits = self._logits(y[:, -1:], None)[:, 0]
+        following = self.decoder(state)
+        for i in range(count):
+            token = sampling.draw(logits[0], generator)
+            if token in ends:
+                return
+            yield token
+            if i + 1 < count:
+                logits = following(torch.tensor([token], device=tokens.device))
+
+    def extra_repr(self) -> str:
+        return f"{self.vocab_size}"
+
+    def _first_state(self, batch_size: int, max_length: int | None) -> States:
+        return self.backbone.init_state(batch_size, max_length)
+
+    def _program(self, state: States) -> Program | None:
+        return decoding.program(self.backbone.blocks, state, (self.embedding, self.norm, self.head))
+
+    def _logits(self, y: Tensor, lengths: Lengths) -> Tensor:
+        return without_padding(self.head(self.norm(y)), check_lengths(lengths, y))
+
+    def _checked(self, x: Tensor, lengths: Lengths) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"expected tokens of shape (batch, length), not {tuple(x.shape)}")
+        if x.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"tokens must be whole numbers (torch.int64), not {x.dtype}")
+        valid = check_lengths(lengths, x)
+        if valid is not None:
+            x = x.masked_fill(padding(valid, x.shape[1]).squeeze(-1), 0)
+        # Looking at values elsewhere would make the host wait for the device.
+        if x.device.type == "cpu" and x.numel() and not torch.compiler.is_compiling():
+            low, high = map(int, x.aminmax())
+            if low < 0 or high >= self.vocab_size:
+                wrong = low if low < 0 else high
+                raise ValueError(f"token {wrong} is not a number from 0 to {self.vocab_size - 1}")
+        return x
