@@ -18,6 +18,7 @@ from tests.helpers import relative_rms
 H = 6
 MODULES: dict[str, Callable[[], Streaming]] = {
     "DelaySSM": lambda: DelaySSM(H, 8, 30),
+    "DelaySSM, many modes": lambda: DelaySSM(H, 32, 60, delays=[7.0, 12.5, 22.25, 31.0, 44.5, 58.0]),
     "DelaySSM, short delays": lambda: DelaySSM(H, 8, 30, delays=[1.0, 1.5, 2.0, 2.5, 3.0, 4.25]),
     "DelaySSM, absorbed B": lambda: DelaySSM(H, 8, 30, init="inv", input="absorbed", branch_fraction=(0.05, 0.9)),
     "DiagonalSSM": lambda: DiagonalSSM(H, 8),
@@ -49,14 +50,20 @@ every_module = pytest.mark.parametrize("build", MODULES.values(), ids=MODULES.ke
 
 
 @every_module
-@given(cuts=st.lists(st.integers(0, 90), max_size=6), batch=st.integers(1, 3))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cuts=st.lists(st.integers(0, 90), max_size=6),
+    batch=st.integers(1, 3),
+    max_length=st.sampled_from([None, 90, 91, 400]),
+)
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @torch.no_grad()
-def test_any_chunking_is_one_pass(build: Callable[[], Streaming], backend: str, cuts: list[int], batch: int) -> None:
+def test_any_chunking_is_one_pass(
+    build: Callable[[], Streaming], backend: str, cuts: list[int], batch: int, max_length: int | None
+) -> None:
     module = _make(build)
     x = torch.randn(batch, 90, H)
     whole = module(x)
-    state = module.init_state(batch)
+    state = module.init_state(batch, max_length)
     bytes_at_start = state.nbytes
     parts = []
     edges = [0, *sorted(cuts), 90]
@@ -69,11 +76,12 @@ def test_any_chunking_is_one_pass(build: Callable[[], Streaming], backend: str, 
 
 
 @every_module
+@pytest.mark.parametrize("max_length", [None, 70])
 @torch.no_grad()
-def test_steps_are_one_pass(build: Callable[[], Streaming], backend: str) -> None:
+def test_steps_are_one_pass(build: Callable[[], Streaming], backend: str, max_length: int | None) -> None:
     module = _make(build)
     x = torch.randn(2, 70, H)
-    state = module.init_state(2)
+    state = module.init_state(2, max_length)
     outputs = []
     for t in range(70):
         y, state = module.step(x[:, t], state)
@@ -182,7 +190,7 @@ def test_finished_rows_freeze(build: Callable[[], Streaming], backend: str) -> N
     module = _make(build)
     x = torch.randn(3, 60, H)
     whole = module(x)
-    state = module.init_state(3)
+    state = module.init_state(3, max_length=60)
     position = [0, 0, 0]
     parts: list[list[torch.Tensor]] = [[], [], []]
     for lengths in ([17, 4, 0], [3, 20, 9], [0, 0, 11], [25, 1, 30]):
@@ -293,10 +301,10 @@ def test_state_is_a_plain_object() -> None:
 def test_rings_are_as_long_as_their_delays() -> None:
     ssm = DelaySSM(3, 8, 1000, delays=[1.0, 10.5, 400.5])
     state = ssm.init_state(2)
-    slots = (1 + 1) + (10 + 1) + (400 + 1)
-    assert state.history.shape == (2, slots, 2, 4)
+    slots = 1 + 10 + 400
+    assert state.feedback.shape == (2, slots, 2, 4)
     assert state.nbytes == 2 * (slots * 4 * 2 * 4 + 3 * 4 * 2 * 8 + 8)
-    assert DiagonalSSM(3, 8).init_state(2).history.numel() == 0
+    assert DiagonalSSM(3, 8).init_state(2).feedback.numel() == 0
 
 
 def test_truncated_backpropagation() -> None:
@@ -318,11 +326,11 @@ def test_a_spent_state_is_refused() -> None:
         first = ssm.init_state(1)
         kept = first.clone()
         _, second = ssm.stream(x, first)
-        memory = second.history.clone()
+        memory = second.feedback.clone()
         for use in (lambda: ssm.stream(x, first), first.clone):
             with pytest.raises(RuntimeError, match=r"spent.*clone\(\)"):
                 use()
-        assert torch.equal(second.history, memory)  # the attempt did no harm
+        assert torch.equal(second.feedback, memory)  # the attempt did no harm
         alias = second.detach()
         ssm.stream(x, second)
         with pytest.raises(RuntimeError, match="spent"):

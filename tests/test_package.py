@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "delayssm"
 
 #: Each part may use itself and those before it.
-ORDER = ["backends", "system", "layers", "runtime", "lab", "cli"]
+ORDER = ["backends", "system", "layers", "models", "runtime", "lab", "cli"]
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,7 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "S4D", "Stack", "backend", "param_groups",
+        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "S4D", "Stack", "TokenModel", "backend", "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 

@@ -7,6 +7,7 @@ import torch
 from delayssm import DelaySSM, DiagonalSSM
 from delayssm.backends import eager, numba_cpu
 from delayssm.system import reference
+from delayssm.system.layout import Layout
 from delayssm.system.recurrence import _scan, _scan_in_place
 from tests.helpers import channels, relative_rms
 
@@ -17,35 +18,43 @@ def _case(dtype: torch.dtype, lengths: list[int], position: list[int], length: i
     system = [t.detach() for t in ssm._system()]
     system[4] = torch.tensor([0, 1, 2, 5, 30])
     system[3] = system[3][0]
-    slots, rows = 0 + 2 + 3 + 6 + 31, len(lengths)
+    layout = Layout.of(system[4], 3, dtype, None)
+    slots, rows = layout.totals[0], len(lengths)
+    assert slots == 0 + 1 + 2 + 5 + 30
     rest = [
         torch.randn(rows, length, 5, dtype=dtype),
         torch.tensor(lengths),
         torch.tensor(position),
+        layout.table,
         torch.randn(rows, 5, 2, 3, dtype=torch.float64),
         torch.randn(rows, slots, 2, 3, dtype=dtype),
     ]
     return system, rest
 
 
+def _no_cascade(rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty(rows, 0, 2, 3, dtype=torch.float64), torch.empty(rows, 0, dtype=dtype)
+
+
 @pytest.mark.parametrize("lengths", [[11, 0, 6], [1, 1, 1], [11, 11, 11]])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fused_scan_equals_eager(dtype: torch.dtype, lengths: list[int]) -> None:
     length = max(lengths)
-    system, (x, n, position, h, history) = _case(dtype, lengths, [0, 3, 77], length)
+    system, (x, n, position, layout, h, feedback) = _case(dtype, lengths, [0, 3, 77], length)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-13
     results = []
     for backend in (eager, numba_cpu):
-        memory = h.clone(), history.clone()
-        results.append((backend.scan(system, x, n, position, *memory), *memory))
+        memory = h.clone(), feedback.clone()
+        y = backend.scan(system, x, n, position, layout, *memory, *_no_cascade(3, dtype))
+        results.append((y, *memory))
     for fused, plain in zip(results[1], results[0], strict=True):
         assert fused.dtype == plain.dtype
         assert relative_rms(fused, plain) <= tolerance
 
     grads = [torch.randn_like(t) for t in results[0]]
     for fused, plain in zip(
-        numba_cpu.scan_backward(grads, system, x, n, position, h, history),
-        eager.scan_backward(grads, system, x, n, position, h, history),
+        numba_cpu.scan_backward(grads, system, x, n, position, layout, h, feedback),
+        eager.scan_backward(grads, system, x, n, position, layout, h, feedback),
         strict=True,
     ):
         assert fused.dtype == plain.dtype
@@ -54,20 +63,20 @@ def test_fused_scan_equals_eager(dtype: torch.dtype, lengths: list[int]) -> None
 
 @pytest.mark.parametrize(("lengths", "position"), [([7, 7], [0, 0]), ([7, 0], [3, 5]), ([2, 7], [77, 4])])
 def test_gradients(backend: str, lengths: list[int], position: list[int]) -> None:
-    system, (x, n, p, h, history) = _case(torch.float64, lengths, position, 7)
+    system, (x, n, p, layout, h, feedback) = _case(torch.float64, lengths, position, 7)
     lam, mu, b, c, k, alpha = system
 
     def function(*t: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        lam, mu, b, c, alpha, x, h, history = t
-        return _scan([lam, mu, b, c, k, alpha], x, n, p, h, history)
+        lam, mu, b, c, alpha, x, h, feedback = t
+        return _scan([lam, mu, b, c, k, alpha], x, n, p, layout, h, feedback)
 
-    inputs = [t.clone().requires_grad_() for t in (lam, mu, b, c, alpha, x, h, history)]
+    inputs = [t.clone().requires_grad_() for t in (lam, mu, b, c, alpha, x, h, feedback)]
     assert torch.autograd.gradcheck(function, inputs)
 
 
 def test_operator_registrations() -> None:
     system, rest = _case(torch.float64, [7, 3], [0, 4], 7)
-    torch.library.opcheck(_scan_in_place, (system, *rest))
+    torch.library.opcheck(_scan_in_place, (system, *rest, *_no_cascade(2, torch.float64)))
     system = [t.requires_grad_(t.is_floating_point()) for t in system]
     rest = [t.requires_grad_(t.is_floating_point()) for t in rest]
     torch.library.opcheck(_scan, (system, *rest))

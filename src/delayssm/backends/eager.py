@@ -90,13 +90,13 @@ def _refill(
     """The feedback of the next BLOCK tokens from a cascade, by moving its copies of the state, the last one first."""
     lam, mu, b = (_complex(z)[channel] for z in system[:3])
     k, alpha = int(system[4][channel]), system[5][channel]
-    slot, _, first, count, oldest, _ = layout[channel].tolist()
+    slot, _, first, count, oldest, kept = layout[channel].tolist()
     f = lam.new_zeros(BLOCK, len(lam))
     for j in range(count, 0, -1):
         s = _join(copies[row, first + j - 1])
         for i in range(BLOCK):
             past = t + i - j * k
-            x = inputs[row, oldest + past] if past >= 0 else 0.0
+            x = inputs[row, oldest + past] if 0 <= past < kept else 0.0  # a block may look beyond the end
             before, s = s, lam * s + f[i] + b * x
             f[i] = mu * ((1 - alpha) * s + alpha * before)
         copies[row, first + j - 1] = _split(s)

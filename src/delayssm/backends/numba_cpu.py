@@ -79,7 +79,7 @@ def scan_backward(
     arguments = (_arrays(grads), *_arrays((coefs, alpha, x, lengths, position, layout, h, feedback)), _arrays(found))
     run(numba_adjoint.scan_backward, _threads(x.numel() * h.shape[-1]), *arguments)
     pairs = found[0].view(len(alpha), 4, 2, -1).transpose(2, 3).unbind(1)
-    return [*pairs, *found[1:]]
+    return [*(z.clone() for z in pairs), *found[1:]]
 
 
 def rows(system: Sequence[Tensor]) -> Tensor:

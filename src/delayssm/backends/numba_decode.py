@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -51,50 +49,57 @@ class Program:
         self._alive: list[Tensor] = []
         batch, width, _, modes = blocks[0].h.shape
         self._threads = threads() if batch * width * modes >= _PARALLEL_MODES else 1
-        self._blocks = (
-            np.array([self._entry(block) for block in blocks]),
-            np.array([block.eps for block in blocks]),
-            *np.empty((2, batch, width), dtype=np.float32),
-            np.empty((self._threads, numba_recurrence.SCRATCH)),
-        )
-        self.takes: tuple[int, ...] = (batch, width)  # shapes
-        self.gives = (batch, width)
-        self._around: tuple[Any, ...] = ()
+        self._vocabulary = len(around[0].weight) if around else 0
+        self.takes = (batch,) if around else (batch, width)
+        self.gives = (batch, self._vocabulary) if around else (batch, width)
+
+        program = torch.tensor([self._block(block) for block in blocks])
+        eps = [block.eps for block in blocks] + ([around[1].eps] if around else [0.0])
+        room = torch.empty(3, batch, width)
+        values: dict[str, Tensor | int] = {
+            "blocks": len(blocks),
+            "batch": batch,
+            "width": width,
+            "vocabulary": self._vocabulary,
+            "parts": self._threads,
+            "program": program,
+            "eps": torch.tensor(eps, dtype=torch.float64),
+            "x": room[0],
+            "u": room[1],
+            "v": room[2],
+            "scratch": torch.empty(self._threads, numba_recurrence.SCRATCH, dtype=torch.float64),
+        }
         if around:
             embedding, norm, head = around
-            weights = (embedding.weight, norm.weight, norm.bias, head.weight)
-            self._alive += weights
-            arrays = (t.detach().numpy() for t in weights)
-            self._around = (*arrays, norm.eps, np.empty((batch, width), dtype=np.float32))
-            self.takes, self.gives = (batch,), (batch, len(head.weight))
+            values |= {"embedding": embedding.weight, "head": head.weight}
+            values |= {"final_gain": norm.weight, "final_shift": norm.bias}
+        self._model = torch.tensor([self._number(values.get(name, 0)) for name in numba_recurrence.MODEL])
 
     def run(self, x: Tensor, out: Tensor) -> None:
         """Vectors (B, H) -> (B, H), or tokens (B,) int64 -> logits (B, V); the states advance."""
-        dtype = torch.int64 if self._around else torch.float32
-        for t, shape, kind in ((x, self.takes, dtype), (out, self.gives, torch.float32)):
-            if t.shape != shape or t.dtype != kind or not t.is_contiguous():
-                raise ValueError(
-                    f"expected {kind} of shape {shape} in one piece, not {t.dtype} of shape {tuple(t.shape)}"
-                )
-        if not self._around:
-            run(numba_recurrence.decode, self._threads, out.copy_(x).numpy(), *self._blocks)
-            return
-        arguments = (x.numpy(), out.numpy(), *self._around, *self._blocks)
-        wrong = run(numba_recurrence.decode_tokens, self._threads, *arguments)
+        dtype = torch.int64 if self._vocabulary else torch.float32
+        if x.shape != self.takes or x.dtype != dtype:
+            raise ValueError(f"expected {dtype} of shape {self.takes}, not {x.dtype} of shape {tuple(x.shape)}")
+        if out.shape != self.gives or out.dtype != torch.float32 or not out.is_contiguous():
+            raise ValueError(f"out must be contiguous torch.float32 of shape {self.gives}, not {tuple(out.shape)}")
+        if self._vocabulary:
+            x = x.contiguous()
+        else:
+            out.copy_(x)
+        addresses = self._model.data_ptr(), x.data_ptr(), out.data_ptr()
+        wrong = run(numba_recurrence.decode, self._threads, *addresses)
         if wrong >= 0:
-            raise ValueError(f"token {int(x[wrong])} is not a number from 0 to {len(self._around[0]) - 1}")
+            raise ValueError(f"token {int(x[wrong])} is not a number from 0 to {self._vocabulary - 1}")
 
-    def _entry(self, block: BlockTensors) -> list[int]:
-        """The row of the program for one block, in the order of `numba_recurrence.FIELDS`."""
-        sizes = {
+    def _block(self, block: BlockTensors) -> list[int]:
+        """One block, in the order of `numba_recurrence.FIELDS`."""
+        values: dict[str, Tensor | int] = {
             "modes": block.h.shape[-1],
             "slots": block.feedback.shape[1],
             "copied": block.copies.shape[1],
             "kept": block.inputs.shape[1],
             "prenorm": int(block.prenorm),
             "batch_norm": int(block.mean is not None),
-        }
-        tensors = {
             "coefs": rows(block.system),
             "k": block.system[4],
             "alpha": block.system[5],
@@ -107,18 +112,17 @@ class Program:
             "position": block.position,
             "gain": block.gain,
             "shift": block.shift,
-            "mean": block.gain if block.mean is None else block.mean,
-            "variance": block.gain if block.variance is None else block.variance,
+            "mean": 0 if block.mean is None else block.mean,
+            "variance": 0 if block.variance is None else block.variance,
             "weight": block.weight,
             "bias": block.bias,
         }
-        found = []
-        for field in numba_recurrence.FIELDS:
-            if field in sizes:
-                found.append(sizes[field])
-            else:
-                t = tensors[field]
-                assert t.is_contiguous(), field
-                self._alive.append(t)
-                found.append(t.data_ptr())
-        return found
+        return [self._number(values[name]) for name in numba_recurrence.FIELDS]
+
+    def _number(self, value: Tensor | int) -> int:
+        """A size as it is, a tensor by its address."""
+        if isinstance(value, int):
+            return value
+        assert value.is_contiguous()
+        self._alive.append(value)
+        return value.data_ptr()

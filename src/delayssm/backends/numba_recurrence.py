@@ -37,7 +37,8 @@ def _move(pr: float, pi: float, x: float, a: float, n: int, row: int, part: int,
 
 @compiled(inline=True)
 def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float:
-    return float(inputs[row, layout[h, 4] + t]) if t >= 0 else 0.0
+    """x_t; 0 before the stream, and for what a block looks at beyond its end."""
+    return float(inputs[row, layout[h, 4] + t]) if 0 <= t < layout[h, 5] else 0.0
 
 
 @compiled(inline=True)
@@ -310,10 +311,53 @@ def _normalise(block: Array, eps: float, x: Array, y: Array) -> None:
         _layer_norm(gain, shift, eps, x, y)
 
 
+#: What is said about a whole model: sizes first, then addresses. VOCABULARY is 0 for a model of vectors.
+MODEL = (
+    "blocks", "batch", "width", "vocabulary", "parts",
+    "program", "eps", "x", "u", "v", "scratch", "embedding", "final_gain", "final_shift", "head",
+)  # fmt: skip
+(
+    BLOCKS, BATCH, WIDTH, VOCABULARY, PARTS,
+    PROGRAM, EPS, X, U, V, SCRATCH_AT, EMBEDDING, FINAL_GAIN, FINAL_SHIFT, HEAD,
+) = range(len(MODEL))  # fmt: skip
+
+
+@compiled()
+def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> None:
+    """logits <- weight u for a part of the vocabulary."""
+    B, H = u.shape
+    for o in range(part * len(weight) // parts, (part + 1) * len(weight) // parts):
+        for row in range(B):
+            total = np.float32(0)
+            for i in range(H):
+                total += weight[o, i] * u[row, i]
+            logits[row, o] = total
+
+
 @compiled(parallel=True)
-def decode(x: Array, program: Array, eps: Array, u: Array, v: Array, w: Array) -> None:
-    """One token through blocks: x (B, H) becomes their output. u and v are room for (B, H), w (parts, SCRATCH)."""
-    parts, (B, H) = len(w), x.shape
+def decode(model_at: int, tokens_at: int, result_at: int) -> int:
+    """One token through a model. Takes addresses, because numba allocates something for every array it is given.
+
+    Vectors (B, H) are replaced by the output where they are, at `result_at`. Tokens (B,) give logits (B, V) there; a
+    token that does not exist changes nothing, and its row is returned. Otherwise -1.
+    """
+    m = carray(_pointer(model_at), (len(MODEL),), np.int64)
+    B, H, parts = m[BATCH], m[WIDTH], m[PARTS]
+    program = carray(_pointer(m[PROGRAM]), (m[BLOCKS], len(FIELDS)), np.int64)
+    eps = carray(_pointer(m[EPS]), (m[BLOCKS] + 1,), np.float64)  # the last one is that of the final norm
+    u, v = carray(_pointer(m[U]), (B, H), np.float32), carray(_pointer(m[V]), (B, H), np.float32)
+    w = carray(_pointer(m[SCRATCH_AT]), (parts, SCRATCH), np.float64)
+    x = carray(_pointer(m[X] if m[VOCABULARY] else result_at), (B, H), np.float32)
+    if m[VOCABULARY]:
+        tokens = carray(_pointer(tokens_at), (B,), np.int64)
+        embedding = carray(_pointer(m[EMBEDDING]), (m[VOCABULARY], H), np.float32)
+        for row in range(B):
+            if not 0 <= tokens[row] < m[VOCABULARY]:
+                return row
+        for row in range(B):
+            for h in range(H):
+                x[row, h] = embedding[tokens[row], h]
+
     for i in range(len(program)):
         if program[i, PRENORM]:
             _normalise(program[i], eps[i], x, u)
@@ -334,34 +378,14 @@ def decode(x: Array, program: Array, eps: Array, u: Array, v: Array, w: Array) -
         for row in range(B):
             position[row] += 1
 
-
-@compiled()
-def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> None:
-    B, H = u.shape
-    V = len(weight)
-    for o in range(part * V // parts, (part + 1) * V // parts):
-        for row in range(B):
-            total = np.float32(0)
-            for i in range(H):
-                total += weight[o, i] * u[row, i]
-            logits[row, o] = total
-
-
-@compiled(parallel=True)
-def decode_tokens(
-    tokens: Array, logits: Array, embedding: Array, gain: Array, shift: Array, weight: Array, norm_eps: float,
-    x: Array, program: Array, eps: Array, u: Array, v: Array, w: Array,
-) -> int:  # fmt: skip
-    """The same from tokens (B,) to logits (B, V). Returns -1, or the row of a token that does not exist."""
-    parts, (B, H) = len(w), x.shape
-    for row in range(B):
-        if not 0 <= tokens[row] < len(embedding):
-            return row
-    for row in range(B):
-        for h in range(H):
-            x[row, h] = embedding[tokens[row], h]
-    decode(x, program, eps, u, v, w)
-    _layer_norm(gain, shift, norm_eps, x, u)
-    for part in prange(parts):
-        _logits(part, parts, weight, u, logits)
+    if m[VOCABULARY]:
+        gain, shift = (
+            carray(_pointer(m[FINAL_GAIN]), (H,), np.float32),
+            carray(_pointer(m[FINAL_SHIFT]), (H,), np.float32),
+        )
+        _layer_norm(gain, shift, eps[-1], x, u)
+        head = carray(_pointer(m[HEAD]), (m[VOCABULARY], H), np.float32)
+        logits = carray(_pointer(result_at), (B, m[VOCABULARY]), np.float32)
+        for part in prange(parts):
+            _logits(part, parts, head, u, logits)
     return -1

@@ -40,7 +40,7 @@ class Stack(Streaming[States]):
         for block, part in zip(self._blocks(), state.parts, strict=True):
             x, part = block.stream(x, part, lengths)
             after.append(part)
-        return x, States(tuple(after))
+        return x, States(tuple(after), state.model)
 
     @torch.no_grad()
     def step(
@@ -57,7 +57,7 @@ class Stack(Streaming[States]):
             return (y if out is None else out.copy_(y)), state
         check_sequence(x.unsqueeze(1), self.d_model, torch.float32)
         check_rows(x, state.batch_size)
-        return decoding.step(program, x.contiguous(), state, out)
+        return decoding.step(program, x, state, out)
 
     def decoder(self, state: States) -> decoding.Decoder:
         """A stack bound to streams, to go on token by token without looking at the parameters each time."""

@@ -72,12 +72,12 @@ class Layout:
             lines.append(_line("ring", k[ring], ring_bytes[ring], f"a slot for each step of the delay: {why}"))
         if bool(cascade.any()):
             saved = int(ring_bytes[cascade].sum()) / int(cascade_bytes[cascade].sum())
-            why = f"{int(copies.sum()):,} copies of the state and past inputs: {saved:.0f} times smaller than rings"
+            why = f"{int(copies.sum()):,} copies of the state and past inputs: {saved:.1f} times smaller than rings"
             lines.append(_line("cascade", k[cascade], cascade_bytes[cascade], why))
         if bool(none.any()):
             late = bool((k[none] > 0).any())
             why = f"a delay of {T:,} steps or more is not heard within the stream" if late else "no delayed branch"
-            lines.append(_line("no memory", k[none], torch.zeros(1), why))
+            lines.append(_line("none", k[none], torch.zeros(1), why))
         return "\n".join(lines)
 
 
@@ -89,5 +89,6 @@ def _bytes(k: Tensor, modes: int, dtype: torch.dtype, max_length: int) -> tuple[
 
 
 def _line(name: str, k: Tensor, size: Tensor, why: str) -> str:
+    many = "channel" if len(k) == 1 else "channels"
     delays = f"{int(k.min()):,}" if k.min() == k.max() else f"{int(k.min()):,} to {int(k.max()):,}"
-    return f"{name}: {len(k)} channels, delay {delays}, {int(size.sum()) / 1e6:.3f} MB a stream ({why})"
+    return f"{name}: {len(k)} {many}, delay {delays}, {int(size.sum()):,} bytes a stream ({why})"

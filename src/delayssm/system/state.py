@@ -181,9 +181,8 @@ class State(Streams):
         return dataclasses.replace(self.map(lambda t: t.to(device)), layout=self.layout.to(device))
 
     def describe(self) -> str:
-        size = self.nbytes / 1e6
         bound = "any number of" if self.max_length is None else f"at most {self.max_length:,}"
-        head = f"{self.batch_size} streams of {bound} tokens, {size:.3f} MB"
+        head = f"streams: {self.batch_size} of {bound} tokens, {self.nbytes:,} bytes"
         return f"{head}\n{self.layout.describe()}"
 
     def advanced(self, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
@@ -251,8 +250,7 @@ class States(Streams):
         return self._each(lambda part: part.to(device))
 
     def describe(self) -> str:
-        total = f"{len(self.parts)} blocks, {self.nbytes / 1e6:.3f} MB"
-        return "\n".join([total, *(f"block {i}: {part.describe()}" for i, part in enumerate(self.parts))])
+        return "\n".join(f"block {i}, {part.describe()}" for i, part in enumerate(self.parts))
 
     def require_unspent(self) -> None:
         for part in self.parts:

@@ -1,0 +1,130 @@
+"""Token by token through 4 blocks (H 256, N 64) with embedding and head: memory of the state, exactness, speed."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from benchmarks import measure
+from benchmarks.dense import DenseStep
+from delayssm import DS4D, S4D, Block, Stack, TokenModel
+
+WIDTH, N, DEPTH, VOCABULARY = 256, 64, 4, 100
+LENGTHS = [1024, 2048, 4096, 8192, 65_536]
+NAMES = {
+    "ds4d": "DS4D, max_length = T",
+    "ring": "DS4D, endless",
+    "s4d": "S4D",
+    "dense": "DS4D, dense buffer, eager torch",
+}
+
+
+def model_of(name: str, length: int) -> TokenModel:
+    """Delays on the default grid up to `length`."""
+    torch.manual_seed(0)
+    layers = [S4D(WIDTH, N) if name == "s4d" else DS4D(WIDTH, N, length) for _ in range(DEPTH)]
+    return TokenModel(VOCABULARY, Stack(map(Block, layers))).eval()
+
+
+@torch.no_grad()
+def error(name: str, length: int) -> float:
+    """Relative RMS difference between the FFT pass and a prompt of half the tokens, steps, a chunk, steps.
+
+    At the greatest length one block has to do: the rings alone would take 17 GB.
+    """
+    torch.manual_seed(0)
+    depth = DEPTH if length <= 8192 else 1
+    stack = Stack(Block(DS4D(WIDTH, N, length)) for _ in range(depth)).eval()
+    x = torch.randn(1, length, WIDTH)
+    y, state = stack.stream(x[:, : length // 2], stack.init_state(1, None if name == "ring" else length))
+    outputs = [y]
+    decoder = stack.decoder(state)
+    outputs += [decoder(x[:, t]).clone()[:, None] for t in range(length // 2, length // 2 + 300)]
+    y, state = stack.stream(x[:, length // 2 + 300 : -100], decoder.state)
+    decoder = stack.decoder(state)
+    outputs += [y, *(decoder(x[:, t]).clone()[:, None] for t in range(length - 100, length))]
+    whole, found = stack(x), torch.cat(outputs, 1)
+    return float((found - whole).square().mean().sqrt() / whole.square().mean().sqrt())
+
+
+@torch.no_grad()
+def step_of(name: str, batch: int, length: int) -> tuple[Callable[[Tensor], Tensor], int]:
+    """A function from tokens to logits, and the bytes of its state."""
+    model = model_of(name, length)
+    if name == "dense":
+        dense = DenseStep(model, batch, length)
+        return dense, dense.nbytes
+    state = model.init_state(batch, length if name == "ds4d" else None)
+    return model.decoder(state), state.nbytes
+
+
+def run(name: str, batch: int, length: int, count: int) -> dict[str, float]:
+    """Time `count` tokens of one model in this process."""
+    step, nbytes = step_of(name, batch, length)
+    tokens = torch.randint(0, VOCABULARY, (count, batch))
+    times = []
+    for t in range(count):
+        start = time.perf_counter()
+        step(tokens[t])
+        times.append(time.perf_counter() - start)
+    found = torch.tensor(times[20:])
+    part = min(1000, len(found) // 3)
+    return {
+        "microseconds": float(found.median()) * 1e6,
+        "best": float(found.quantile(0.05)) * 1e6,
+        "first": float(found[:part].median()) * 1e6,
+        "last": float(found[-part:].median()) * 1e6,
+        "megabytes": nbytes / DEPTH / 1e6,
+    }
+
+
+def main() -> None:
+    """Print the tables."""
+    rows = []
+    for T in LENGTHS:
+        cache = 2 * T * WIDTH * 4 / 1e6  # keys and values in float32
+        sizes = {name: model_of(name, T).init_state(1, T if name == "ds4d" else None).nbytes / DEPTH / 1e6
+                 for name in ("ds4d", "ring", "s4d")}  # fmt: skip
+        dense = T * WIDTH * N * 4 / 1e6
+        rows.append([
+            f"{T:,}", f"{sizes['ds4d']:.2f}", f"{sizes['ring']:.1f}", f"{sizes['s4d']:.2f}", f"{dense:.0f}",
+            f"{cache:.1f}", f"{cache / sizes['ds4d']:.1f}", f"{dense / sizes['ds4d']:.0f}",
+            f"{error('ds4d', T):.1e}", f"{error('ring', T):.1e}",
+        ])  # fmt: skip
+    head = [
+        "T", "DS4D, max_length = T", "DS4D, endless", "S4D", "DS4D, dense buffer", "GPT-2's cache", "cache / ours",
+        "dense / ours", "difference from the FFT pass", "the same, endless",
+    ]  # fmt: skip
+    measure.table(f"State of one stream, MB per layer (H {WIDTH}, N {N}, delays on the grid up to T)", head, rows)
+    print(
+        "\nDifferences: relative RMS over 4 blocks (one block at 65,536), a prompt, steps, a chunk and steps together."
+    )
+
+    rows = []
+    for batch, count in ((1, 8192), (8, 600), (64, 200)):
+        names = ["ds4d", "ring", "s4d", *(["dense"] if batch == 1 else [])]
+        found = {name: measure.fresh("streaming", name, batch, 8192, min(count, 600 if name == "dense" else count))
+                 for name in names}  # fmt: skip
+        for name in names:
+            one = found[name]
+            ratio = f"{found['dense']['microseconds'] / one['microseconds']:.1f}" if "dense" in found else ""
+            rows.append([
+                str(batch), NAMES[name], f"{one['microseconds']:,.0f}", f"{one['best']:,.0f}",
+                f"{batch / one['microseconds'] * 1e6:,.0f}", ratio, f"{one['last'] / one['first']:.2f}",
+                f"{one['megabytes']:,.1f}",
+            ])  # fmt: skip
+    head = [
+        "batch", "model", "microseconds per step", "the fastest 5 %", "tokens/s", "times the dense step's speed",
+        "last / first thousand", "MB of state per layer",
+    ]  # fmt: skip
+    measure.table(f"Decoding: {DEPTH} blocks, H {WIDTH}, N {N}, {VOCABULARY} tokens, T = 8192", head, rows)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(run(sys.argv[1], *map(int, sys.argv[2:]))))
+    else:
+        main()
