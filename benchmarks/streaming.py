@@ -60,25 +60,68 @@ def step_of(name: str, batch: int, length: int) -> tuple[Callable[[Tensor], Tens
 def run(name: str, batch: int, length: int, count: int) -> dict[str, float]:
     """Time `count` tokens of one model in this process."""
     step, nbytes = step_of(name, batch, length)
-    tokens = torch.randint(0, VOCABULARY, (count, batch))
-    times = []
-    for t in range(count):
-        start = time.perf_counter()
-        step(tokens[t])
-        times.append(time.perf_counter() - start)
-    found = torch.tensor(times[20:])
-    part = min(1000, len(found) // 3)
+    times = _seconds(step, torch.randint(0, VOCABULARY, (count, batch)))[20:]
     return {
-        "microseconds": float(found.median()) * 1e6,
-        "best": float(found.quantile(0.05)) * 1e6,
-        "first": float(found[:part].median()) * 1e6,
-        "last": float(found[-part:].median()) * 1e6,
+        "microseconds": float(times.median()) * 1e6,
+        "best": float(times.quantile(0.05)) * 1e6,
         "megabytes": nbytes / DEPTH / 1e6,
+    }
+
+
+@torch.no_grad()
+def flatness(name: str, length: int) -> dict[str, float]:
+    """The last 1,000 tokens of a stream against its first, after 20 for warming up.
+
+    They are taken in turns of 100, so that a change of the machine's speed does not look like one of ours.
+    """
+    model = model_of(name, length)
+    tokens = torch.randint(0, VOCABULARY, (length, 1))
+    decoders, times = {}, {}
+    for first in (20, length - 1020):
+        state = model.init_state(1, length if name == "ds4d" else None)
+        _, state = model.stream(tokens[:first].T, state)
+        decoders[first], times[first] = model.decoder(state), []
+    for turn in range(10):
+        for first, decoder in decoders.items():
+            start = first + 100 * turn
+            times[first].append(
+                _seconds(decoder, tokens[start : start + 100])[10:]
+            )  # the caches are the other's at first
+    start, end = (torch.cat(parts).median() for parts in times.values())
+    return {"ratio": float(end / start)}
+
+
+def _seconds(step: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+    """Of each token (count, batch)."""
+    times = []
+    for token in tokens:
+        start = time.perf_counter()
+        step(token)
+        times.append(time.perf_counter() - start)
+    return torch.tensor(times)
+
+
+@torch.no_grad()
+def prompt(length: int) -> dict[str, float]:
+    """A prompt through the recurrence, which gives outputs and states, and through the FFT, which gives outputs."""
+    model = model_of("ds4d", 8192)
+    tokens = torch.randint(0, VOCABULARY, (1, length))
+    return {
+        "stream": measure.seconds(lambda: model.stream(tokens, model.init_state(1, 8192)), repeats=5),
+        "fft": measure.seconds(lambda: model(tokens), repeats=5),
     }
 
 
 def main() -> None:
     """Print the tables."""
+    rows = []
+    for length in (128, 1024, 8192):
+        found = measure.fresh("streaming", "prompt", length)
+        both = found["stream"], found["fft"]
+        rows.append([f"{length:,}", *(f"{s * 1e3:.0f}" for s in both), f"{length / both[0]:,.0f}"])
+    head = ["tokens", "ms by recurrence: outputs and states", "ms by FFT: outputs only", "tokens/s by recurrence"]
+    measure.table(f"Prompt: {DEPTH} blocks, H {WIDTH}, N {N}, batch 1, max_length = 8192", head, rows)
+
     rows = []
     for T in LENGTHS:
         cache = 2 * T * WIDTH * 4 / 1e6  # keys and values in float32
@@ -104,21 +147,28 @@ def main() -> None:
                  for name in names}  # fmt: skip
         for name in names:
             one = found[name]
+            flat = (
+                f"{measure.fresh('streaming', 'flatness', name)['ratio']:.2f}" if batch == 1 and name != "dense" else ""
+            )
             ratio = f"{found['dense']['microseconds'] / one['microseconds']:.1f}" if "dense" in found else ""
             rows.append([
                 str(batch), NAMES[name], f"{one['microseconds']:,.0f}", f"{one['best']:,.0f}",
-                f"{batch / one['microseconds'] * 1e6:,.0f}", ratio, f"{one['last'] / one['first']:.2f}",
+                f"{batch / one['microseconds'] * 1e6:,.0f}", ratio, flat,
                 f"{one['megabytes']:,.1f}",
             ])  # fmt: skip
     head = [
         "batch", "model", "microseconds per step", "the fastest 5 %", "tokens/s", "times the dense step's speed",
-        "last / first thousand", "MB of state per layer",
+        "last / first 1,000 tokens", "MB of state per layer",
     ]  # fmt: skip
     measure.table(f"Decoding: {DEPTH} blocks, H {WIDTH}, N {N}, {VOCABULARY} tokens, T = 8192", head, rows)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:2] == ["flatness"]:
+        print(json.dumps(flatness(sys.argv[2], 8192)))
+    elif sys.argv[1:2] == ["prompt"]:
+        print(json.dumps(prompt(int(sys.argv[2]))))
+    elif len(sys.argv) > 1:
         print(json.dumps(run(sys.argv[1], *map(int, sys.argv[2:]))))
     else:
         main()

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from torch import Tensor
 
 #: Tokens whose feedback a cascade computes at a time.
-BLOCK = 4
+BLOCK = 8
 
 #: Name -> module, in order of preference.
 _BACKENDS = {

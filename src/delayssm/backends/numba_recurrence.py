@@ -45,7 +45,7 @@ def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float
 def _refill(
     row: int, h: int, t: int, k: int, a: float, coefs: Array, layout: Array, memory: Arrays, part: int, w: Array
 ) -> None:
-    """The feedback of tokens t..t+3 from a cascade, by moving its copies of the state, the last one first."""
+    """The feedback of tokens t..t+7 from a cascade, by moving its copies of the state, the last one first."""
     _, feedback, copies, inputs = memory
     modes, slot = feedback.shape[3], layout[h, 0]
     for tile in range(0, modes, _TILE):
@@ -62,6 +62,10 @@ def _refill(
             x1 = _past_input(row, h, past + 1, layout, inputs)
             x2 = _past_input(row, h, past + 2, layout, inputs)
             x3 = _past_input(row, h, past + 3, layout, inputs)
+            x4 = _past_input(row, h, past + 4, layout, inputs)
+            x5 = _past_input(row, h, past + 5, layout, inputs)
+            x6 = _past_input(row, h, past + 6, layout, inputs)
+            x7 = _past_input(row, h, past + 7, layout, inputs)
             for n in range(width):
                 w[part, 6 * _ROW + n] = copies[row, at, 0, tile + n]
                 w[part, 7 * _ROW + n] = copies[row, at, 1, tile + n]
@@ -71,6 +75,10 @@ def _refill(
                 pr, pi = _move(pr, pi, x1, a, n, 10, part, w)
                 pr, pi = _move(pr, pi, x2, a, n, 12, part, w)
                 pr, pi = _move(pr, pi, x3, a, n, 14, part, w)
+                pr, pi = _move(pr, pi, x4, a, n, 16, part, w)
+                pr, pi = _move(pr, pi, x5, a, n, 18, part, w)
+                pr, pi = _move(pr, pi, x6, a, n, 20, part, w)
+                pr, pi = _move(pr, pi, x7, a, n, 22, part, w)
                 w[part, 6 * _ROW + n], w[part, 7 * _ROW + n] = pr, pi
             for n in range(width):
                 copies[row, at, 0, tile + n] = w[part, 6 * _ROW + n]
