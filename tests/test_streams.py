@@ -174,8 +174,8 @@ def test_rows_come_and_go(build: Callable[[], Stack], max_length: int | None) ->
     y, state = stack.step(x[[0, 3, 2], [20, 0, 20]], state)
     assert relative_rms(y, whole[[0, 3, 2], [20, 0, 20]]) <= 2e-6
     y, newcomer = stack.stream(x[3:, :30], stack.init_state(1, max_length))
-    state.put([1], newcomer)
     decoder = stack.decoder(state)
+    decoder.state.put([1], newcomer)
     for i in range(25):
         times = [21 + i, 30 + i, 21 + i]
         assert relative_rms(decoder(x[[0, 3, 2], times]), whole[[0, 3, 2], times]) <= 2e-6
@@ -191,8 +191,9 @@ def test_wrong_rows() -> None:
     for call in (state.select, state.reset, lambda rows: state.put(rows, state.clone())):
         with pytest.raises(ValueError, match=r"rows must be a list of numbers from 0 to 2, not \[3\]"):
             call([3])
-        with pytest.raises(ValueError, match="from 0 to 2"):
-            call([-1])
+        for wrong in ([-1], [True, False, True], [0.5], 1):
+            with pytest.raises(ValueError, match="from 0 to 2"):
+                call(wrong)
     with pytest.raises(ValueError, match="1 streams for 2 rows"):
         state.put([0, 1], stack.init_state(1))
     with pytest.raises(ValueError, match="another module"):

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from torch import Tensor
 
-#: Tokens whose feedback a cascade computes at a time.
+#: Tokens whose feedback a cascade computes at a time. It reads and writes its copies that much less often.
 BLOCK = 8
 
 #: Name -> module, in order of preference.

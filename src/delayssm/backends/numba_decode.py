@@ -44,6 +44,7 @@ class Program:
     def __init__(
         self,
         blocks: Sequence[BlockTensors],
+        max_length: int | None,
         around: tuple[nn.Embedding, nn.LayerNorm, nn.Linear] | tuple[()] = (),
     ) -> None:
         self._alive: list[Tensor] = []
@@ -61,6 +62,7 @@ class Program:
             "batch": batch,
             "width": width,
             "vocabulary": self._vocabulary,
+            "max_length": max_length or 0,
             "parts": self._threads,
             "program": program,
             "eps": torch.tensor(eps, dtype=torch.float64),
@@ -75,8 +77,11 @@ class Program:
             values |= {"final_gain": norm.weight, "final_shift": norm.bias}
         self._model = torch.tensor([self._number(values.get(name, 0)) for name in numba_recurrence.MODEL])
 
-    def run(self, x: Tensor, out: Tensor) -> None:
-        """Vectors (B, H) -> (B, H), or tokens (B,) int64 -> logits (B, V); the states advance."""
+    def run(self, x: Tensor, out: Tensor) -> bool:
+        """Vectors (B, H) -> (B, H), or tokens (B,) int64 -> logits (B, V); the states advance.
+
+        False if a stream has reached its greatest length; the states are then as before.
+        """
         dtype = torch.int64 if self._vocabulary else torch.float32
         if x.shape != self.takes or x.dtype != dtype:
             raise ValueError(f"expected {dtype} of shape {self.takes}, not {x.dtype} of shape {tuple(x.shape)}")
@@ -87,9 +92,10 @@ class Program:
         else:
             out.copy_(x)
         addresses = self._model.data_ptr(), x.data_ptr(), out.data_ptr()
-        wrong = run(numba_recurrence.decode, self._threads, *addresses)
-        if wrong >= 0:
-            raise ValueError(f"token {int(x[wrong])} is not a number from 0 to {self._vocabulary - 1}")
+        status: int = run(numba_recurrence.decode, self._threads, *addresses)
+        if status >= 0:
+            raise ValueError(f"token {int(x[status])} is not a number from 0 to {self._vocabulary - 1}")
+        return status != numba_recurrence.FULL
 
     def _block(self, block: BlockTensors) -> list[int]:
         """One block, in the order of `numba_recurrence.FIELDS`."""

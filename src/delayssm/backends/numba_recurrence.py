@@ -14,6 +14,8 @@ from numba.extending import intrinsic
 from delayssm.backends import BLOCK
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 
+assert BLOCK == 8, "_refill has the tokens of a block written out"
+
 #: Modes that a cascade handles at a time, and how far apart the rows of its scratch memory are. Constants, so that the
 #: compiler knows that the rows do not overlap.
 _TILE, _ROW = 64, 72
@@ -319,13 +321,14 @@ def _normalise(block: Array, eps: float, x: Array, y: Array) -> None:
         _layer_norm(gain, shift, eps, x, y)
 
 
-#: What is said about a whole model: sizes first, then addresses. VOCABULARY is 0 for a model of vectors.
+#: What is said about a whole model: sizes first, then addresses. A vocabulary of 0 is that of a model of vectors; a
+#: max_length of 0 is none.
 MODEL = (
-    "blocks", "batch", "width", "vocabulary", "parts",
+    "blocks", "batch", "width", "vocabulary", "max_length", "parts",
     "program", "eps", "x", "u", "v", "scratch", "embedding", "final_gain", "final_shift", "head",
 )  # fmt: skip
 (
-    BLOCKS, BATCH, WIDTH, VOCABULARY, PARTS,
+    BLOCKS, BATCH, WIDTH, VOCABULARY, MAX_LENGTH, PARTS,
     PROGRAM, EPS, X, U, V, SCRATCH_AT, EMBEDDING, FINAL_GAIN, FINAL_SHIFT, HEAD,
 ) = range(len(MODEL))  # fmt: skip
 
@@ -342,12 +345,16 @@ def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> No
             logits[row, o] = total
 
 
+#: What `decode` returns when all went well, and when a stream has reached its greatest length.
+DONE, FULL = -1, -2
+
+
 @compiled(parallel=True)
 def decode(model_at: int, tokens_at: int, result_at: int) -> int:
     """One token through a model. Takes addresses, because numba allocates something for every array it is given.
 
-    Vectors (B, H) are replaced by the output where they are, at `result_at`. Tokens (B,) give logits (B, V) there; a
-    token that does not exist changes nothing, and its row is returned. Otherwise -1.
+    Vectors (B, H) are replaced by the output where they are, at `result_at`. Tokens (B,) give logits (B, V) there.
+    Returns DONE, or before anything has changed FULL or the row of a token that does not exist.
     """
     m = carray(_pointer(model_at), (len(MODEL),), np.int64)
     B, H, parts = m[BATCH], m[WIDTH], m[PARTS]
@@ -356,6 +363,11 @@ def decode(model_at: int, tokens_at: int, result_at: int) -> int:
     u, v = carray(_pointer(m[U]), (B, H), np.float32), carray(_pointer(m[V]), (B, H), np.float32)
     w = carray(_pointer(m[SCRATCH_AT]), (parts, SCRATCH), np.float64)
     x = carray(_pointer(m[X] if m[VOCABULARY] else result_at), (B, H), np.float32)
+    if m[MAX_LENGTH]:
+        seen = carray(_pointer(program[0, POSITION]), (B,), np.int64)
+        for row in range(B):
+            if seen[row] >= m[MAX_LENGTH]:
+                return FULL
     if m[VOCABULARY]:
         tokens = carray(_pointer(tokens_at), (B,), np.int64)
         embedding = carray(_pointer(m[EMBEDDING]), (m[VOCABULARY], H), np.float32)
@@ -387,13 +399,11 @@ def decode(model_at: int, tokens_at: int, result_at: int) -> int:
             position[row] += 1
 
     if m[VOCABULARY]:
-        gain, shift = (
-            carray(_pointer(m[FINAL_GAIN]), (H,), np.float32),
-            carray(_pointer(m[FINAL_SHIFT]), (H,), np.float32),
-        )
+        gain = carray(_pointer(m[FINAL_GAIN]), (H,), np.float32)
+        shift = carray(_pointer(m[FINAL_SHIFT]), (H,), np.float32)
         _layer_norm(gain, shift, eps[-1], x, u)
         head = carray(_pointer(m[HEAD]), (m[VOCABULARY], H), np.float32)
         logits = carray(_pointer(result_at), (B, m[VOCABULARY]), np.float32)
         for part in prange(parts):
             _logits(part, parts, head, u, logits)
-    return -1
+    return DONE

@@ -64,17 +64,14 @@ class CompiledDecoder(Decoder):
         self._memories = [part.memory for part in state.parts]
         self._advances = sum(memory.advances for memory in self._memories)
         self._out = torch.empty(program.gives)
-        self._left = 0  # tokens for which there is room, at least
 
     def __call__(self, x: Tensor) -> Tensor:
         if sum([memory.advances for memory in self._memories]) != self._advances:
             raise RuntimeError(
                 "other calls have advanced these streams; make a new decoder from the state they returned"
             )
-        if self._left < 1:
-            self._left = self._state.current().room()
-        self._program.run(x, self._out)
-        self._left -= 1
+        if not self._program.run(x, self._out):
+            self._state.parts[0].require_room(1)
         self._advances += len(self._memories)
         for memory in self._memories:
             memory.advances += 1
@@ -100,16 +97,16 @@ def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Progra
         from delayssm.backends.numba_decode import Program
 
         tensors = [_tensors(block, part) for block, part in zip(found, state.parts, strict=True)]
-        state.program = signature, Program(tensors, around)
+        state.program = signature, Program(tensors, state.max_length, around)
     made: Program = state.program[1]
     return made
 
 
 def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tuple[Tensor, States]:
     """One token, and the state after it, which the memory now belongs to."""
-    state.room()
     y = torch.empty(program.gives) if out is None else out
-    program.run(x, y)
+    if not program.run(x, y):
+        state.parts[0].require_room(1)
     for part in state.parts:
         part.memory.advances += 1
     return y, state.current()
@@ -118,13 +115,14 @@ def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tupl
 def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
     """Changes whenever a parameter is replaced, moved or written to; None for modules that are not known."""
     modules: list[Any] = [*around]
+    found: list[object] = []
     for block in blocks._modules.values():
         if type(block) is not Block or type(block._modules["layer"]) not in (S4D, DS4D):
             return None
+        found.append(block.__dict__["prenorm"])
         inside: dict[str, Any] = block._modules["layer"].__dict__["_modules"]
         modules += (block._modules["norm"], inside["ssm"], inside["linear"])
     tensors: list[Tensor] = []
-    found: list[object] = []
     for module in modules:
         inside = module.__dict__  # several times faster than asking for attributes
         if type(module) not in _KNOWN or inside["_forward_hooks"] or inside["_forward_pre_hooks"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -113,10 +112,11 @@ class Streams(ABC):
         state_file.write(Path(path), self.tensors(), about)
 
     def _index(self, rows: Rows) -> Tensor:
-        index = torch.as_tensor(rows, dtype=torch.int64)
-        if index.ndim != 1 or bool(((index < 0) | (index >= self.batch_size)).any()):
+        index = torch.as_tensor(rows)
+        whole = index.numel() == 0 or not (index.dtype.is_floating_point or index.dtype == torch.bool)
+        if index.ndim != 1 or not whole or bool(((index < 0) | (index >= self.batch_size)).any()):
             raise ValueError(f"rows must be a list of numbers from 0 to {self.batch_size - 1}, not {rows}")
-        return index.to(self.position.device)
+        return index.to(self.position.device, torch.int64)
 
     def _require_no_graph(self, name: str) -> None:
         self.require_unspent()
@@ -259,11 +259,6 @@ class States(Streams):
     def current(self) -> States:
         """The same memory as it is now, after it was advanced in place."""
         return States(tuple([part.current() for part in self.parts]), self.model, self.program)
-
-    def room(self) -> int:
-        """How many tokens every stream can still have: at least one, or an error."""
-        self.parts[0].require_room(1)
-        return sys.maxsize if self.max_length is None else self.max_length - int(self.position.max())
 
     def _each(self, function: Callable[[State], State]) -> States:
         return States(tuple(function(part) for part in self.parts), self.model)
