@@ -10,7 +10,7 @@ from delayssm.backends import numba_recurrence
 from delayssm.backends.numba_cpu import rows, run, threads
 
 #: Modes in all channels and rows below which a second thread costs more than it brings.
-_PARALLEL_MODES = 2_000
+_PARALLEL_MODES = 500
 
 
 @dataclass(frozen=True)

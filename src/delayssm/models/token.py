@@ -88,7 +88,8 @@ class TokenModel(Streaming[States]):
         Ends after `max_new_tokens`, or before the first token in `stop`. The same seed gives the same tokens.
         """
         sampling = Sampling(temperature, top_k, top_p)
-        tokens = torch.as_tensor(prompt, device=self.head.weight.device).unsqueeze(0)
+        values = prompt if isinstance(prompt, Tensor) else list(prompt)
+        tokens = torch.as_tensor(values, device=self.head.weight.device).unsqueeze(0)
         if tokens.numel() == 0:
             raise ValueError("the prompt needs at least one token to begin with")
         tokens = self._checked(tokens, None)
