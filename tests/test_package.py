@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import delayssm
 
 ROOT = Path(__file__).parents[1]
