@@ -160,7 +160,7 @@ def main() -> None:
         "batch", "model", "microseconds per step", "the fastest 5 %", "tokens/s", "times the dense step's speed",
         "last / first 1,000 tokens", "MB of state per layer",
     ]  # fmt: skip
-    measure.table(f"Decoding: {DEPTH} blocks, H {WIDTH}, N {N}, {VOCABULARY} tokens, T = 8192", head, rows)
+    measure.table(f"Decoding: {DEPTH} blocks, H {WIDTH}, N {N}, vocabulary {VOCABULARY}, T = 8192", head, rows)
 
 
 if __name__ == "__main__":

@@ -200,7 +200,12 @@ def test_wrong_rows() -> None:
         state.put([0], other.init_state(1))
     with pytest.raises(ValueError, match="max_length=9, not None"):
         state.put([0], stack.init_state(1, 9))
-    _, attached = stack.stream(torch.randn(3, 2, H), state)
+    before = stack.init_state(1)
+    with torch.no_grad():
+        stack.blocks[0].layer.ssm.nu_tau.add_(0.5)
+    with pytest.raises(ValueError, match="made for other delays"):
+        stack.init_state(3).put([0], before)
+    _, attached = stack.stream(torch.randn(3, 2, H), stack.init_state(3))
     for change in (lambda: attached.reset([0]), lambda: attached.put([0], stack.init_state(1))):
         with pytest.raises(RuntimeError, match=r"break its gradients; detach\(\)"):
             change()

@@ -47,6 +47,10 @@ class Streams(ABC):
         """All that is remembered, by name. Rows come first, and before the first token everything is 0."""
 
     @abstractmethod
+    def layouts(self) -> list[Layout]:
+        """Where that is, for each SSM."""
+
+    @abstractmethod
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Independent streams with each tensor replaced."""
 
@@ -100,6 +104,8 @@ class Streams(ABC):
             raise ValueError(f"these streams have max_length={streams.max_length}, not {self.max_length}")
         if len(index) != streams.batch_size:
             raise ValueError(f"there are {streams.batch_size} streams for {len(index)} rows")
+        if not all(torch.equal(a.k, b.k) for a, b in zip(self.layouts(), streams.layouts(), strict=True)):
+            raise ValueError("these streams were made for other delays: some have moved to another step since")
         for t, new in zip(self.tensors().values(), streams.tensors().values(), strict=True):
             t[index] = new
 
@@ -163,6 +169,9 @@ class State(Streams):
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in ("h", "feedback", "copies", "inputs", "position")}
+
+    def layouts(self) -> list[Layout]:
+        return [self.layout]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
@@ -237,6 +246,9 @@ class States(Streams):
 
     def tensors(self) -> dict[str, Tensor]:
         return {f"{i}.{name}": t for i, part in enumerate(self.parts) for name, t in part.tensors().items()}
+
+    def layouts(self) -> list[Layout]:
+        return [part.layout for part in self.parts]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> States:
         return self._each(lambda part: part.map(function))
