@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from delayssm import DS4D, S4D, Block, DelaySSM, Stack
+from benchmarks.dense import DenseStep
+from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
 from delayssm.backends import BLOCK, eager, numba_cpu
 from delayssm.system import reference
 from delayssm.system.layout import Layout
@@ -73,7 +74,7 @@ def test_a_cascade_is_a_ring(backend: str, k: list[int], chunks: list[int], mode
         assert torch.allclose(ring, cascade, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("delay", [4.25, 9.5, 33.25, 70.75])
+@pytest.mark.parametrize("delay", [8.25, 9.5, 33.25, 70.75])
 @torch.no_grad()
 def test_a_cascade_is_the_recurrence_of_the_paper(backend: str, delay: float) -> None:
     ssm = DelaySSM(1, 64, 200, delays=delay, branch_fraction=0.3)
@@ -140,6 +141,16 @@ def test_four_blocks_token_by_token(max_length: int | None) -> None:
     decoder = stack.decoder(state)
     outputs += [decoder(x[:, t]).clone()[:, None] for t in range(1777, 2048)]
     assert relative_rms(torch.cat(outputs, 1), stack(x)) <= 1e-6
+
+
+@torch.no_grad()
+def test_the_dense_buffer_of_the_benchmark_is_the_same_model() -> None:
+    """What our speed is compared with computes what we compute."""
+    model = TokenModel(10, Stack(Block(DS4D(4, 8, 30)) for _ in range(2))).eval()
+    tokens = torch.randint(0, 10, (2, 70))
+    dense = DenseStep(model, 2, 40)
+    logits = torch.stack([dense(tokens[:, t]) for t in range(70)], 1)
+    assert relative_rms(logits, model(tokens)) <= 1e-5  # it computes in float32
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """The operations fused for CPUs: nothing of size channels x modes x length is ever stored.
 
 This file converts tensors and decides on threads; the loops are in `numba_transfer`, `numba_recurrence` and
-`numba_adjoint`. The transfer function is
-computed in float64 only, so other dtypes go to the eager backend.
+`numba_adjoint`. The transfer function is computed in float64 only, so other dtypes go to the eager backend.
 """
 
 import functools

@@ -39,9 +39,9 @@ class Decoder:
     Streams advance in place. Parameters must not change meanwhile; make another decoder after they have.
     """
 
-    def __init__(self, model: Callable[[Tensor, States], tuple[Tensor, States]], state: States) -> None:
-        """For models that have no compiled call, `model` is their step."""
-        self._step, self._state = model, state
+    def __init__(self, step: Callable[[Tensor, States], tuple[Tensor, States]], state: States) -> None:
+        """For models that have no compiled call: by their own step."""
+        self._step, self._state = step, state
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:

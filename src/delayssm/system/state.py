@@ -234,7 +234,7 @@ class States(Streams):
 
     parts: tuple[State, ...]
     model: Owner | None = None
-    program: Any = None  # one compiled call for all of them, see `delayssm.layers.fused`
+    program: Any = None  # one compiled call for all of them, see `delayssm.layers.decoding`
 
     @property
     def position(self) -> Tensor:  # type: ignore[override]

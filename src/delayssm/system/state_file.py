@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-#: Raised when what is in a file changes its meaning.
+#: The number goes up when what is in a file changes its meaning.
 FORMAT = "delayssm state 1"
 
 
