@@ -1,12 +1,10 @@
 """Fresh processes, best times, peak memory, tables."""
 
 import json
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 
 def seconds(function: Callable[[], object], repeats: int, warmup: int = 2) -> float:
@@ -19,15 +17,6 @@ def seconds(function: Callable[[], object], repeats: int, warmup: int = 2) -> fl
         function()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def peak_megabytes() -> float:
-    """The largest resident set of this process so far."""
-    status = Path("/proc/self/status")
-    if status.exists():  # what getrusage tells on Linux includes that of the parent before the process began
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def fresh(module: str, *arguments: object) -> dict[str, float]:

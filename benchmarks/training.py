@@ -10,7 +10,7 @@ from torch import nn
 from benchmarks import measure
 from benchmarks.textbook import TextbookBlock
 from delayssm import DS4D, S4D, Block, Stack, param_groups
-from delayssm.runtime import keep_freed_memory
+from delayssm.runtime import keep_freed_memory, peak_memory
 
 N, DEPTH = 64, 4
 CASES = [(8, 1024), (8, 4096), (32, 1024), (32, 4096)]
@@ -56,7 +56,7 @@ def run(name: str, batch: int, length: int, width: int = 256, depth: int = DEPTH
     one = step(name, batch, length, width, depth)
     slow = name.startswith("textbook")
     best = measure.seconds(one, repeats=2 if slow else 6, warmup=1 if slow else 2)
-    return {"seconds": best, "gigabytes": measure.peak_megabytes() / 1e3}
+    return {"seconds": best, "gigabytes": peak_memory() / 1e9}
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import measure, textbook
 from delayssm import DelaySSM, backend
+from delayssm.runtime import peak_memory
 from delayssm.system.kernel import EXACT, kernel
 from delayssm.system.parameters import Coefficients
 
@@ -41,9 +42,9 @@ def run(name: str) -> dict[str, float]:
     torch.manual_seed(0)
     forward_backward(name, 2, 4, 16)()  # load and compile everything before memory is counted
     measured = forward_backward(name, H, N, L)
-    before = measure.peak_megabytes()
+    before = peak_memory()
     best = measure.seconds(measured, repeats=5 if name == "textbook" else 20)
-    return {"seconds": best, "megabytes": measure.peak_megabytes() - before}
+    return {"seconds": best, "megabytes": (peak_memory() - before) / 1e6}
 
 
 def main() -> None:

@@ -1,7 +1,177 @@
-"""The `delayssm` command."""
+"""Train and compare sequence models on delayed memory.
 
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (saved, and can be resumed).
+"""
+
+from __future__ import annotations
+
+import os
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+if TYPE_CHECKING:
+    from delayssm.lab.run import Run
+    from delayssm.lab.training import Summary
+
+try:
+    import tyro
+    from rich.console import Console
+    from rich.table import Table
+
+    from delayssm.lab.presets import MODELS, TASKS, ModelName, Scale, TaskName
+except ImportError as missing:
+    sys.exit(f"the command line needs the lab extra ({missing}): pip install 'delayssm[lab]'")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Train one model on one task.
+
+    `delayssm train TASK MODEL --help` lists every setting of that run, with the value it has unless you give another:
+    learning rate, steps, batch size, width, lags and all others.
+    """
+
+    task: tyro.conf.Positional[TaskName]
+    """What to learn."""
+    model: tyro.conf.Positional[ModelName]
+    """By what."""
+    scale: Scale = "mini"
+    """The paper's sizes, or smaller ones for a laptop."""
+    schedule: Literal["constant", "cosine", "multi-step"] = "constant"
+    """How the learning rate changes."""
+    out: Path | None = None
+    """Directory of the run; by default under runs/, by its name."""
+
+
+def train(arguments: Sequence[str]) -> None:
+    """Train one model on one task."""
+    from delayssm.lab import training
+    from delayssm.lab.presets import preset
+    from delayssm.lab.run import Constant, Cosine, MultiStep, Run
+
+    chosen = len([a for a in arguments if not a.startswith("-")]) >= 2
+    choice, rest = tyro.cli(
+        Choice, prog="delayssm train", args=arguments, return_unknown_args=True, add_help=not chosen
+    )
+    run = preset(choice.task, choice.model, choice.scale)
+    schedules: dict[str, Constant | Cosine | MultiStep] = {
+        "constant": Constant(),
+        "cosine": Cosine(),
+        "multi-step": MultiStep(at=()),
+    }
+    run = tyro.cli(
+        Run,
+        prog=f"delayssm train {choice.task} {choice.model} --scale {choice.scale} --schedule {choice.schedule}",
+        description="Every setting of this run. Besides: --scale, --schedule, --out.",
+        default=replace(run, training=replace(run.training, schedule=schedules[choice.schedule])),
+        args=rest,
+        config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+    )
+    directory = choice.out or Path("runs") / choice.scale / run.name
+    training.create(directory, run)
+    _train(directory, run)
+
+
+def resume(directory: tyro.conf.Positional[Path]) -> None:
+    """Go on with a run that was interrupted.
+
+    Args:
+        directory: of the run.
+    """
+    from delayssm.lab.run import load
+
+    run, _ = load(directory)
+    _train(directory, run)
+
+
+def evaluate(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
+    """Measure the best weights of a run on validation samples, lag by lag.
+
+    Args:
+        directory: of the run.
+        samples: how many.
+        seed: of the samples; by default that of the run.
+    """
+    from delayssm.lab.evaluate import accuracy_by_lag
+
+    found = accuracy_by_lag(directory, samples, seed)
+    for lag, accuracy in found.items():
+        print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
+    total = sum(a.mean * a.samples for a in found.values()) / samples
+    print(f"accuracy {total:.4f}")
+
+
+def sweep(
+    tasks: tuple[TaskName, ...] = TASKS,
+    models: tuple[ModelName, ...] = ("ds4d", "s4d"),
+    scale: Scale = "mini",
+    learning_rates: tuple[float, ...] = (),
+    seeds: tuple[int, ...] = (0,),
+    out: Path | None = None,
+    workers: int | None = None,
+    ray: bool = False,
+) -> None:
+    """Train every model on every task, with every learning rate and seed; what is finished is not run again.
+
+    Args:
+        tasks: what to learn.
+        models: by what.
+        scale: the paper's sizes, or smaller ones for a laptop.
+        learning_rates: to try; by default the one of each preset.
+        seeds: to try.
+        out: directory of the runs; by default runs/ and the scale.
+        workers: runs at a time; by default one for each GPU, or else for each core.
+        ray: use the Ray cluster that RAY_ADDRESS names, or a local one.
+    """
+    from delayssm.lab import cluster
+    from delayssm.lab import sweep as local
+    from delayssm.lab.display import Lines
+    from delayssm.lab.interrupt import Interrupted
+    from delayssm.lab.presets import grid
+
+    root = out or Path("runs") / scale
+    runs = grid(tasks, models, scale, learning_rates, seeds)
+    try:
+        outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
+    except Interrupted as interrupted:
+        _leave(130, f"Interrupted: {interrupted}. The same command goes on.")
+    failed = [outcome for outcome in outcomes if outcome.error]
+    print(
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are finished. To look at them: delayssm report {root}"
+    )
+    if failed:
+        _leave(1, "\n".join(f"{outcome.directory}: {outcome.error}" for outcome in failed))
+
+
+def report(directories: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> None:
+    """Draw what runs have found: one page to look at, and its pictures.
+
+    Args:
+        directories: runs, or directories with runs in them.
+        out: directory of the page; by default report/ in the first of them.
+    """
+    from delayssm.lab.report import page
+
+    print(f"Look at {page.write(directories, out or directories[0] / 'report').resolve()}")
+
+
+def params(scale: Scale = "paper") -> None:
+    """Show the sizes of all models.
+
+    Args:
+        scale: the paper's sizes, or smaller ones for a laptop.
+    """
+    from delayssm.lab.sizes import rows
+
+    table = Table(title=f"Models of the scale '{scale}'")
+    for column in ("tasks", "model", "layers", "width", "heads", "state", "parameters"):
+        table.add_column(column, justify="left" if column in ("tasks", "model") else "right")
+    for row in rows(scale):
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def info() -> None:
@@ -12,25 +182,102 @@ def info() -> None:
         print(f"{name:10} {value}")
 
 
-def demo(out: Path = Path("demo"), steps: int = 600, seed: int = 0) -> None:
-    """Fit two echoes with DS4D and with S4D, and draw what each has learned.
+def bench(
+    tasks: tuple[TaskName, ...] = ("copy-fixed", "sum-fixed"),
+    models: tuple[ModelName, ...] = MODELS,
+    scale: Scale = "paper",
+    steps: int = 3,
+) -> None:
+    """Measure training steps. Nothing else should run on the machine meanwhile.
 
     Args:
-        out: folder for the picture.
-        steps: training steps.
-        seed: seed of parameters and signals.
+        tasks: whose sizes to take.
+        models: to measure.
+        scale: the paper's sizes, or smaller ones for a laptop.
+        steps: to measure; the fastest counts.
+    """
+    from delayssm.lab.throughput import HEAD, measure
+
+    print(" | ".join(HEAD))
+    for row in measure(tasks, models, scale, steps):
+        print(" | ".join(row), flush=True)
+
+
+def demo(out: Path = Path("runs/demo"), steps: int | None = None) -> None:
+    """Train DS4D and S4D side by side on a small delayed copy task, and draw what came of it.
+
+    Args:
+        out: directory of the runs and the report.
+        steps: training steps, to make it shorter.
     """
     from delayssm.lab import demo as first_look
-    from delayssm.runtime import keep_freed_memory
 
-    keep_freed_memory()
-    print(f"Look at {first_look.run(out, steps, seed).resolve()}")
+    print(f"Look at {first_look.run(out, steps).resolve()}")
+
+
+def _train(directory: Path, run: Run) -> None:
+    """Train with a progress bar, on the first of several processes only."""
+    from delayssm.lab import training
+    from delayssm.lab.display import Bar, Display, Lines, Silent, is_terminal, progress_bars
+    from delayssm.lab.interrupt import Interrupted
+
+    def attempt(display: Display) -> Summary:
+        try:
+            return training.train(directory, display)
+        except Interrupted as interrupted:
+            _leave(130, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
+
+    if not _first_process():
+        attempt(Silent())
+    elif is_terminal():
+        with progress_bars(Console()) as bars:
+            summary = attempt(Bar(run.name, bars))
+        _finished(directory, summary)
+    else:
+        print(f"{run.name}: {run.parameters():,} parameters", flush=True)
+        _finished(directory, attempt(Lines()))
+
+
+def _finished(directory: Path, summary: Summary) -> None:
+    print(
+        f"Best accuracy {summary['accuracy']:.4f} at step {summary['best_step']}, "
+        f"after {summary['seconds'] / 60:.1f} min. Results are in {directory}; "
+        f"to look at them: delayssm report {directory}"
+    )
+
+
+def _first_process() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _leave(code: int, message: str) -> NoReturn:
+    if _first_process():
+        print(message, file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "resume": resume,
+    "eval": evaluate,
+    "sweep": sweep,
+    "report": report,
+    "bench": bench,
+    "params": params,
+    "info": info,
+    "demo": demo,
+}
 
 
 def main() -> None:
     """Run a subcommand."""
+    arguments = sys.argv[1:]
     try:
-        import tyro
-    except ImportError:
-        sys.exit("the command line needs the lab extra: pip install 'delayssm[lab]'")
-    tyro.extras.subcommand_cli_from_dict({"info": info, "demo": demo}, prog="delayssm", description=__doc__)
+        if arguments[:1] == ["train"]:  # its options depend on the task and the model
+            train(arguments[1:])
+        else:
+            tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="delayssm", description=__doc__)
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+        _leave(1, f"delayssm: {error}")
+    except KeyboardInterrupt:
+        _leave(130, "Interrupted.")

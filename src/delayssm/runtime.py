@@ -2,7 +2,9 @@
 
 import ctypes
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import torch
 
@@ -23,6 +25,18 @@ def keep_freed_memory() -> bool:
     return all(libc.mallopt(option, _LARGEST) for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
 
 
+def peak_memory() -> int:
+    """The largest resident set of this process so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage tells on Linux includes that of the parent before the process began
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def describe() -> dict[str, str]:
     """Versions, backend and threads: all that decides how results come about."""
     from delayssm.backends import backend
@@ -30,12 +44,22 @@ def describe() -> dict[str, str]:
     packages = {name: _version(name) for name in ("delayssm", "torch", "numba", "numpy")}
     return {
         **packages,
+        "revision": revision(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "backend": backend(),
         "threads": str(torch.get_num_threads()),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
     }
+
+
+def revision() -> str:
+    """The commit of the checkout that this code is in; "-dirty" if files have changed since."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "not a checkout"
 
 
 def _version(name: str) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from delayssm.backends import backend
 from delayssm.layers.block import BatchNorm, Block
+from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.system.state import State, States
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from delayssm.backends.numba_decode import BlockTensors, Program
 
 #: The embedding, the norm and the head of a model for tokens.
-Around = tuple[nn.Embedding, nn.LayerNorm, nn.Linear] | tuple[()]
+Around = tuple[Tokens, nn.LayerNorm, nn.Linear] | tuple[()]
 
 #: Modules whose arithmetic the compiled call knows. A subclass may do something else.
-_KNOWN = {nn.Embedding, nn.LayerNorm, nn.Linear, BatchNorm, DiagonalSSM, DelaySSM}
+_KNOWN = {Tokens, nn.LayerNorm, nn.Linear, BatchNorm, DiagonalSSM, DelaySSM}
 
 
 class Decoder:

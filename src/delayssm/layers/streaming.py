@@ -1,6 +1,5 @@
 """The contract that every module here keeps: one pass, any chunking and token by token give the same result."""
 
-import hashlib
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.system import state_file
+from delayssm.system import files, state_file
 from delayssm.system.state import State, States
 
 S = TypeVar("S", bound=State | States)
@@ -29,11 +28,7 @@ class Identity:
         module = self._module()
         if module is None:
             raise RuntimeError("the module that made this state is gone; keep it until the state is saved")
-        digest = hashlib.sha256()
-        for name, t in module.state_dict().items():
-            digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
-            digest.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy())
-        return {"model": repr(module), "parameters": digest.hexdigest()}
+        return {"model": repr(module), "parameters": files.digest(module.state_dict())}
 
 
 class Streaming(nn.Module, ABC, Generic[S]):

@@ -10,10 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.layers import decoding
+from delayssm.layers.inputs import Tokens
 from delayssm.layers.stack import Stack
 from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_rows
+from delayssm.models.positions import take
 from delayssm.models.sampling import Sampling
-from delayssm.system.padding import padding, without_padding
+from delayssm.system.padding import without_padding
 from delayssm.system.state import States
 
 if TYPE_CHECKING:
@@ -30,26 +32,25 @@ class TokenModel(Streaming[States]):
 
     def __init__(self, vocab_size: int, backbone: Stack) -> None:
         super().__init__()
-        if vocab_size < 1:
-            raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
         self.vocab_size = vocab_size
         self.d_model = backbone.d_model
-        self.embedding = nn.Embedding(vocab_size, self.d_model)
+        self.embedding = Tokens(vocab_size, self.d_model)
         self.backbone = backbone
         self.norm = nn.LayerNorm(self.d_model)
         self.head = nn.Linear(self.d_model, vocab_size, bias=False)
 
-    def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None) -> Float[Tensor, "B L V"]:
-        """Logits after each token of whole sequences."""
-        x = self._checked(x, lengths)
-        return self._logits(self.backbone(self.embedding(x), lengths), lengths)
+    def forward(
+        self, x: Int[Tensor, "B L"], lengths: Lengths = None, at: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B L V"] | Float[Tensor, "B T V"]:
+        """Logits after each token of whole sequences, or only after those at the positions `at` of each row."""
+        y = self.backbone(self.embedding(x, lengths), lengths)
+        return self._logits(y, lengths) if at is None else self._logits(take(y, at), None)
 
     def stream(
         self, x: Int[Tensor, "B L"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L V"], States]:
         """Logits after each token of a chunk, and the state after it."""
-        x = self._checked(x, lengths)
-        y, state = self.backbone.stream(self.embedding(x), state, lengths)
+        y, state = self.backbone.stream(self.embedding(x, lengths), state, lengths)
         return self._logits(y, lengths), state
 
     @torch.no_grad()
@@ -59,7 +60,7 @@ class TokenModel(Streaming[States]):
         """One token per row, without gradients: logits, written to `out` if given, and the state after it."""
         if x.ndim != 1:
             raise ValueError(f"step takes one token per row, shape (batch,), not {tuple(x.shape)}")
-        x = self._checked(x.unsqueeze(1), None)
+        x = self.embedding.checked(x.unsqueeze(1))
         program = self._program(state)
         if program is None:
             y, state = self.stream(x, state)
@@ -92,7 +93,7 @@ class TokenModel(Streaming[States]):
         tokens = torch.as_tensor(values, device=self.head.weight.device).unsqueeze(0)
         if tokens.numel() == 0:
             raise ValueError("the prompt needs at least one token to begin with")
-        tokens = self._checked(tokens, None)
+        tokens = self.embedding.checked(tokens)
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens must be at least 0, not {max_new_tokens}")
         ends = {stop} if isinstance(stop, int) else set(stop)
@@ -134,19 +135,3 @@ class TokenModel(Streaming[States]):
 
     def _logits(self, y: Tensor, lengths: Lengths) -> Tensor:
         return without_padding(self.head(self.norm(y)), check_lengths(lengths, y))
-
-    def _checked(self, x: Tensor, lengths: Lengths) -> Tensor:
-        if x.ndim != 2:
-            raise ValueError(f"expected tokens of shape (batch, length), not {tuple(x.shape)}")
-        if x.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"tokens must be whole numbers (torch.int64), not {x.dtype}")
-        valid = check_lengths(lengths, x)
-        if valid is not None:
-            x = x.masked_fill(padding(valid, x.shape[1]).squeeze(-1), 0)
-        # Looking at values elsewhere would make the host wait for the device.
-        if x.device.type == "cpu" and x.numel() and not torch.compiler.is_compiling():
-            low, high = map(int, x.aminmax())
-            if low < 0 or high >= self.vocab_size:
-                wrong = low if low < 0 else high
-                raise ValueError(f"token {wrong} is not a number from 0 to {self.vocab_size - 1}")
-        return x

@@ -55,17 +55,17 @@ def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "H n"]:
             raise ValueError(
                 f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not {tuple(fraction.shape)}"
             )
-        p = fraction.detach().double()
+        p = fraction.detach().cpu().double()
     elif isinstance(fraction, tuple):
         first, last = fraction
         if not 0 < min(first, last) <= max(first, last) < 1:
             raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
-        p = torch.logspace(math.log10(first), math.log10(last), n, dtype=torch.float64)
+        p = torch.logspace(math.log10(first), math.log10(last), n, dtype=torch.float64, device="cpu")
     else:
-        p = torch.tensor(float(fraction), dtype=torch.float64)
+        p = torch.tensor(float(fraction), dtype=torch.float64, device="cpu")
     if not bool(((p >= 0) & (p < 1)).all()):
         raise ValueError(f"branch_fraction must lie in [0, 1), not {fraction}")
-    return torch.logit(p).clamp(-BOUND, BOUND).float().expand(H, n).clone()
+    return torch.logit(p).clamp(-BOUND, BOUND).float().expand(H, n).clone().to(torch.get_default_device())
 
 
 def phases(H: int, n: int, centre: float) -> Float[Tensor, "H n"]:
@@ -87,7 +87,7 @@ def delay_locations(H: int, max_delay: int, delays: Delays) -> Float[Tensor, " H
         j = torch.randperm(H).double() + 1
         q = GRID_MARGIN + (j - 0.5) / H * (1 - 2 * GRID_MARGIN)
     else:
-        steps = torch.as_tensor(delays, dtype=torch.float64).detach().cpu()
+        steps = torch.as_tensor(delays, dtype=torch.float64, device="cpu").detach()
         if steps.shape not in ((), (H,)):
             raise ValueError(f"delays must be one number or one per channel ({H}), not shape {tuple(steps.shape)}")
         outside = ~((steps >= 1) & (steps <= max_delay - 1))
@@ -98,7 +98,7 @@ def delay_locations(H: int, max_delay: int, delays: Delays) -> Float[Tensor, " H
                 "or move the delay"
             )
         q = ((steps - 1) / (max_delay - 2)).expand(H)
-    return torch.logit(q).clamp(-BOUND, BOUND).float()
+    return torch.logit(q).clamp(-BOUND, BOUND).float().to(torch.get_default_device())
 
 
 def output(D: int, H: int, n: int) -> Float[Tensor, "D H n 2"]:

@@ -1,29 +1,22 @@
 """Streams in a file."""
 
-import os
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from delayssm.system import files
 
 #: The number goes up when what is in a file changes its meaning.
 FORMAT = "delayssm state 1"
 
 
 def write(path: Path, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write beside the file and then take its place, so that there is a whole file at every moment."""
+    """The tensors, and what is to be known about them."""
     from safetensors.torch import save
 
     content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {"format": FORMAT, **about})
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    files.write(path, content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -1,0 +1,153 @@
+"""The page: an accuracy table, curves, delays, and what the models answered."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from delayssm.lab.evaluate import answers, load_model
+from delayssm.lab.report import figures
+from delayssm.lab.report.collect import Cell, Results, collect
+from delayssm.system import files
+from delayssm.tasks.delayed import chance
+from delayssm.tasks.task import Split
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure for the page."""
+
+    name: str
+    title: str
+    caption: str
+    png: bytes
+
+    @property
+    def data(self) -> str:
+        """The picture itself, as an address."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One validation sample of a task, and what each model said."""
+
+    task: str
+    lag: int
+    source: list[int]
+    target: list[int]
+    said: dict[str, list[int]]
+
+
+def write(paths: Sequence[Path], out: Path) -> Path:
+    """Write index.html, the pictures, and the table as Markdown and JSON into `out`; give the path of the page."""
+    results = collect(paths)
+    pictures = list(_pictures(results))
+    page = _page(results, pictures, _answers(results))
+    out.mkdir(parents=True, exist_ok=True)
+    for picture in pictures:
+        files.write(out / f"{picture.name}.png", picture.png)
+    files.write(out / "accuracy.md", markdown(results).encode())
+    files.write(out / "accuracy.json", json.dumps(_values(results), indent=2).encode())
+    files.write(out / "index.html", page.encode())
+    return out / "index.html"
+
+
+def markdown(results: Results) -> str:
+    """The accuracy table."""
+    head = ["model", *results.tasks]
+    lines = [head, ["---"] * len(head)]
+    for model in results.models:
+        row = [model]
+        for task in results.tasks:
+            text = words(results.cells.get((task, model)))
+            if model in results.ranked(task, 0):
+                text = f"**{text}**"
+            elif model in results.ranked(task, 1):
+                text = f"_{text}_"
+            row.append(text)
+        lines.append(row)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def words(cell: Cell | None) -> str:
+    """mean ± std over seeds; a star where runs are not finished."""
+    if cell is None:
+        return "–"
+    spread = "" if cell.std is None else f" ± {cell.std:.2f}"
+    return f"{cell.mean:.2f}{spread}{'' if cell.finished else '*'}"
+
+
+def _values(results: Results) -> list[dict[str, object]]:
+    return [
+        {
+            "task": task,
+            "model": model,
+            "accuracy": cell.mean,
+            "std": cell.std,
+            "lr": cell.lr,
+            "seeds": [record.run.seed for record in cell.records],
+            "parameters": cell.records[0].run.parameters(),
+            "finished": cell.finished,
+        }
+        for (task, model), cell in results.cells.items()
+    ]
+
+
+def _pictures(results: Results) -> Iterable[Picture]:
+    yield Picture(
+        "curves",
+        "Learning curves",
+        "Validation accuracy while training, with the best learning rate of each model: the median over seeds, and the "
+        "quartiles as a band where there are several. Dotted: the best guess that ignores the data.",
+        _png(figures.curves(results)),
+    )
+    if (figure := figures.delays(results)) is not None:
+        yield Picture(
+            "delays",
+            "Learned delays",
+            "Each point is a channel: where its delay began, and how far training has moved it. The grey bar is the "
+            "distance from a data token to the position that answers for it.",
+            _png(figure),
+        )
+
+
+def _answers(results: Results) -> list[Answers]:
+    found = []
+    for label, task in results.tasks.items():
+        cells = {model: results.cells[label, model] for model in results.models if (label, model) in results.cells}
+        seed = next(iter(cells.values())).records[0].run.seed
+        batch = task.batch(seed, Split.VALIDATION, [0])
+        said = {
+            model: answers(load_model(cell.records[0].directory)[0], batch)[0].tolist() for model, cell in cells.items()
+        }
+        source = batch.tokens[0, : task.data_length].tolist()
+        lag = int(batch.positions[0, 0]) - task.data_length
+        found.append(Answers(label, lag, source, batch.targets[0].tolist(), said))
+    return found
+
+
+def _page(results: Results, pictures: list[Picture], samples: list[Answers]) -> str:
+    loader = PackageLoader("delayssm.lab.report", "")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template("template.html").render(
+        results=results,
+        pictures=pictures,
+        samples=samples,
+        words=words,
+        chance={label: chance(task) for label, task in results.tasks.items()},
+        records=[record for cell in results.cells.values() for record in cell.records],
+    )
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160)
+    return buffer.getvalue()

@@ -1,0 +1,71 @@
+"""How fast models train, each in a process of its own: `python -m delayssm.lab.throughput TASK MODEL SCALE STEPS`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+import torch
+from accelerate import Accelerator
+
+from delayssm.lab.display import Silent
+from delayssm.lab.presets import ModelName, Scale, TaskName, preset
+from delayssm.lab.training import Trainer
+from delayssm.runtime import keep_freed_memory, peak_memory
+
+HEAD = ("task", "model", "parameters", "rows at once", "s/step", "tokens/s", "/ DS4D", "peak GB")
+
+
+def measure(
+    tasks: Sequence[TaskName], models: Sequence[ModelName], scale: Scale, steps: int
+) -> Iterator[tuple[str, ...]]:
+    """Rows of a table under `HEAD`, as they are found. Speed relative to DS4D where that is measured first."""
+    for task in tasks:
+        reference = None
+        for model in models:
+            command = [sys.executable, "-m", "delayssm.lab.throughput", task, model, scale, str(steps)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+            found = json.loads(done.stdout.splitlines()[-1])
+            run = preset(task, model, scale)
+            tokens = run.training.batch_size * run.task.max_length / found["seconds"]
+            reference = tokens if model == "ds4d" else reference
+            yield (
+                task,
+                run.label,
+                f"{run.parameters():,}",
+                str(run.training.rows_at_once or run.training.batch_size),
+                f"{found['seconds']:.2f}",
+                f"{tokens:,.0f}",
+                "" if reference is None else f"{tokens / reference:.2f}",
+                f"{found['bytes'] / 1e9:.1f}",
+            )
+
+
+def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int) -> dict[str, float]:
+    """The fastest of several training steps after a first one, as a run makes them, and the peak of memory."""
+    keep_freed_memory()
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    times = []
+    with tempfile.TemporaryDirectory() as nowhere:
+        trainer = Trainer(preset(task, model, scale), Path(nowhere), accelerator, Silent())
+        for _ in range(steps + 1):
+            began = time.perf_counter()
+            trainer.step()
+            times.append(time.perf_counter() - began)
+    return {"seconds": min(times[1:]), "bytes": peak_memory()}
+
+
+if __name__ == "__main__":
+    task, model, scale, steps = sys.argv[1:]
+    assert task in get_args(TaskName)
+    assert model in get_args(ModelName)
+    assert scale in get_args(Scale)
+    print(json.dumps(time_steps(task, model, scale, int(steps))))  # type: ignore[arg-type]  # noqa: T201

@@ -1,0 +1,258 @@
+"""The training loop.
+
+A run is a directory: `config.json` says what it is, and everything else follows from that. Training it means to go on
+from wherever it is, so a new run, a resumed one and one that is finished are the same call. Each step depends on the
+weights, the moments and its number alone (data and dropout are drawn from (seed, step)), so a run that was killed and
+resumed ends with the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from filelock import FileLock, Timeout
+from torch import nn
+
+from delayssm.lab import checkpoint
+from delayssm.lab.checkpoint import Progress
+from delayssm.lab.display import Display, Silent, Status
+from delayssm.lab.evaluate import initial_model
+from delayssm.lab.interrupt import Interrupted, Interruption
+from delayssm.lab.run import Run, load
+from delayssm.lab.run import save as save_run
+from delayssm.layers.optim import param_groups
+from delayssm.runtime import describe, keep_freed_memory
+from delayssm.system import files
+from delayssm.tasks.task import Batch, Split, score
+
+Summary = dict[str, float]
+
+
+def create(directory: Path, run: Run) -> None:
+    """Make the directory of a run, unless it is there already. Another run there is an error."""
+    if (directory / "config.json").exists():
+        found, _ = load(directory)
+        if found != run:
+            raise FileExistsError(f"{directory} holds another run; choose another directory or delete that one")
+        return
+    save_run(directory, run, describe())
+
+
+def train(directory: Path, display: Display) -> Summary:
+    """Take a run from where it is to its end, and give its summary.
+
+    Ctrl-C ends the current step, saves, and raises `Interrupted`. Under `torchrun` or `accelerate launch` the batch is
+    shared among the processes.
+    """
+    run, environment = load(directory)
+    if (summary := read_summary(directory)) is not None:
+        return summary
+    keep_freed_memory()
+    # Said explicitly, because without a GPU accelerate would let several processes each train alone.
+    accelerator = Accelerator(mixed_precision=run.training.precision, cpu=not torch.cuda.is_available())
+    if not accelerator.is_main_process:
+        return Trainer(run, directory, accelerator, Silent()).finish()
+    _warn_of_changes(environment, display)
+    lock = FileLock(directory / ".lock")
+    try:
+        with lock.acquire(timeout=0):
+            return Trainer(run, directory, accelerator, display).finish()
+    except Timeout:
+        raise RuntimeError(f"another process is training in {directory}") from None
+
+
+def read_summary(directory: Path) -> Summary | None:
+    """What a finished run came to; None if it is not finished."""
+    path = directory / "summary.json"
+    if not path.exists():
+        return None
+    summary: Summary = json.loads(path.read_text())
+    return summary
+
+
+def read_metrics(directory: Path) -> list[dict[str, float]]:
+    """One entry for each evaluation so far."""
+    path = directory / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may have been cut off by a crash
+
+
+class Trainer:
+    """One process of a run: a model, its optimiser, and where it is."""
+
+    def __init__(self, run: Run, directory: Path, accelerator: Accelerator, display: Display) -> None:
+        self.run, self.training, self.directory = run, run.training, directory
+        self.accelerator, self.display = accelerator, display
+        model = initial_model(run)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        dt_lr = self.training.lr if self.training.dt_lr is None else self.training.dt_lr
+        groups = param_groups(model, self.training.lr, dt_lr, self.training.weight_decay)
+        self.rates = [group["lr"] for group in groups]
+        self.model: nn.Module
+        self.optimiser: torch.optim.Optimizer
+        self.model, self.optimiser = accelerator.prepare(model, torch.optim.AdamW(groups, fused=True))
+        self.progress = Progress()
+        if (saved := checkpoint.load_training(directory)) is not None:
+            tensors, self.progress = saved
+            checkpoint.restore(self.model, self.optimiser, tensors)
+        # What was measured after the checkpoint is about to be measured again.
+        self.metrics = [entry for entry in read_metrics(directory) if entry["step"] <= self.progress.step]
+        self.validation = self.metrics[-1]["accuracy"] if self.metrics else None
+
+    def finish(self) -> Summary:
+        """Train to the end."""
+        if self.accelerator.is_main_process:
+            files.write(self.directory / "metrics.jsonl", "".join(map(_line, self.metrics)).encode())
+        with Interruption() as interruption:
+            while not self._done():
+                began = time.perf_counter()
+                self.step()
+                step = self.progress.step
+                if step % self.training.evaluate_every == 0 or step == self.training.steps:
+                    self.evaluate()
+                self._add(seconds=time.perf_counter() - began)
+                interrupted = self._sum([float(interruption.wanted)])[0] > 0
+                if step % self.training.checkpoint_every == 0 or self._done() or interrupted:
+                    self._checkpoint()
+                if interrupted and not self._done():
+                    raise Interrupted(f"stopped after step {step} of {self.training.steps}")
+        return self._summarise()
+
+    def step(self) -> None:
+        """One optimiser step on the next batch: every process takes its rows, a few at once."""
+        began = time.perf_counter()
+        training, step, processes = self.training, self.progress.step, self.accelerator.num_processes
+        torch.manual_seed(_seed(self.run.seed, step, self.accelerator.process_index))
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * training.schedule.factor(step, training.steps)
+        self.model.train()
+        batches = list(self._batches(Split.TRAIN, step * training.batch_size, training.batch_size))
+        (answers,) = self._sum([sum(batch.targets.numel() for batch in batches)])
+        loss = correct = 0.0
+        for batch in batches:
+            alone = batch is not batches[-1]  # gradients are exchanged once, with the last rows
+            with self.accelerator.no_sync(self.model) if alone else nullcontext():
+                found = score(self.model, batch)
+                # Processes average their gradients; the factor makes that the mean over all answers of the batch.
+                self.accelerator.backward(found.loss * (processes / answers))
+            loss, correct = loss + float(found.loss.detach()), correct + float(found.correct)
+        loss, correct = self._sum([loss, correct])
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} at step {step + 1}; a lower learning rate, a longer warm-up or clipping may help"
+            )
+        if training.clip is not None:
+            self.accelerator.clip_grad_norm_(self.model.parameters(), training.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        elapsed = time.perf_counter() - began
+        self._add(step=1, step_seconds=elapsed, loss=loss, correct=correct, count=answers)
+        self.display.show(self._status(loss / answers, correct / answers))
+
+    @torch.no_grad()
+    def evaluate(self) -> None:
+        """Measure on the validation samples, and keep the weights if they are the best so far."""
+        self.model.eval()
+        loss = correct = count = 0.0
+        for batch in self._batches(Split.VALIDATION, 0, self.training.validation_size):
+            found = score(self.model, batch)
+            loss, correct, count = loss + float(found.loss), correct + float(found.correct), count + found.count
+        loss, correct, count = self._sum([loss, correct, count])
+        progress, accuracy = self.progress, correct / count
+        entry = {
+            "step": progress.step,
+            "train_loss": progress.loss / progress.count,
+            "train_accuracy": progress.correct / progress.count,
+            "loss": loss / count,
+            "accuracy": accuracy,
+            "seconds": progress.seconds,
+        }
+        self.metrics.append(entry)
+        self.validation = accuracy
+        self.progress = replace(progress, loss=0.0, correct=0.0, count=0.0)
+        if accuracy > progress.best:
+            self.progress = replace(self.progress, best=accuracy, best_step=progress.step)
+            weights = checkpoint.weights(self.model)
+            if self.accelerator.is_main_process:
+                checkpoint.write(checkpoint.best(self.directory), weights, self.progress)
+        if self.accelerator.is_main_process:
+            with (self.directory / "metrics.jsonl").open("a") as file:
+                file.write(_line(entry))
+        self.display.show(self._status(entry["train_loss"], entry["train_accuracy"], evaluated=True))
+
+    def _batches(self, split: Split, first: int, count: int) -> Iterator[Batch]:
+        """The share of this process in `count` samples, as many at once as may be."""
+        mine = range(first, first + count)[self.accelerator.process_index :: self.accelerator.num_processes]
+        at_once = self.training.rows_at_once or -(-self.training.batch_size // self.accelerator.num_processes)
+        for i in range(0, len(mine), at_once):
+            batch = self.run.task.batch(self.run.seed, split, mine[i : i + at_once])
+            yield batch.to(self.accelerator.device)
+
+    def _checkpoint(self) -> None:
+        tensors = checkpoint.training_state(self.model, self.optimiser)
+        if self.accelerator.is_main_process:
+            checkpoint.save_training(self.directory, tensors, self.progress)
+
+    def _done(self) -> bool:
+        target = self.training.target
+        reached = target is not None and self.validation is not None and self.validation >= target
+        return reached or self.progress.step >= self.training.steps
+
+    def _summarise(self) -> Summary:
+        progress = self.progress
+        summary: Summary = {
+            "accuracy": progress.best,
+            "best_step": progress.best_step,
+            "final_accuracy": self.metrics[-1]["accuracy"],
+            "steps": progress.step,
+            "parameters": self.parameters,
+            "seconds": progress.seconds,
+            "tokens_per_second": self._tokens_per_second(),
+        }
+        if self.accelerator.is_main_process:
+            files.write(self.directory / "summary.json", json.dumps(summary, indent=2).encode())
+        return summary
+
+    def _status(self, loss: float, accuracy: float, evaluated: bool = False) -> Status:
+        step, steps = self.progress.step, self.training.steps
+        return Status(step, steps, loss, accuracy, self.validation, self._tokens_per_second(), evaluated)
+
+    def _tokens_per_second(self) -> float:
+        tokens = self.progress.step * self.training.batch_size * self.run.task.max_length
+        return tokens / self.progress.step_seconds
+
+    def _sum(self, values: Sequence[float]) -> list[float]:
+        """Over all processes."""
+        if self.accelerator.num_processes == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
+        found: list[float] = self.accelerator.reduce(total).tolist()
+        return found
+
+    def _add(self, **amounts: float) -> None:
+        now = {name: getattr(self.progress, name) + amount for name, amount in amounts.items()}
+        self.progress = replace(self.progress, **now)
+
+
+def _seed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def _line(entry: dict[str, float]) -> str:
+    return json.dumps(entry) + "\n"
+
+
+def _warn_of_changes(before: dict[str, str], display: Display) -> None:
+    now = describe()
+    changes = [f"{name} {before.get(name)} -> {value}" for name, value in now.items() if before.get(name) != value]
+    if changes:
+        display.say(f"Not as when this run began, so last digits may differ: {', '.join(changes)}")
