@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "delayssm"
 
 #: Each part may use itself and those before it.
-ORDER = ["backends", "system", "layers", "models", "runtime", "lab", "cli"]
+ORDER = ["backends", "system", "layers", "models", "tasks", "runtime", "lab", "cli", "__main__"]
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,8 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "S4D", "Stack", "TokenModel", "backend", "param_groups",
+        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "PooledModel", "S4D", "Stack", "TokenModel", "Tokens", "Values",
+        "backend", "match_width", "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 
@@ -50,7 +51,7 @@ def test_version_is_the_distribution_version() -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = "numba", "triton", "transformers", "matplotlib", "scipy"
+    heavy = "numba", "triton", "transformers", "matplotlib", "scipy", "accelerate", "ray", "rich"
     done = _run(f"import delayssm, sys; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 

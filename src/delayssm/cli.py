@@ -22,6 +22,7 @@ try:
     from rich.table import Table
 
     from delayssm.lab.presets import MODELS, TASKS, ModelName, Scale, TaskName
+    from delayssm.lab.training import Busy
 except ImportError as missing:
     sys.exit(f"the command line needs the lab extra ({missing}): pip install 'delayssm[lab]'")
 
@@ -277,7 +278,7 @@ def main() -> None:
             train(arguments[1:])
         else:
             tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="delayssm", description=__doc__)
-    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+    except (ValueError, OSError, ArithmeticError, ImportError, Busy) as error:
         _leave(1, f"delayssm: {error}")
     except KeyboardInterrupt:
         _leave(130, "Interrupted.")

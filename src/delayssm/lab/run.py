@@ -72,7 +72,7 @@ class Training:
         weight_decay: for matrices, except those of state-space layers.
         schedule: how the learning rate changes.
         clip: largest norm of the gradient; None: any.
-        precision: "no" is float32; the others are mixed.
+        precision: "no" is float32; "bf16" is mixed.
         rows_at_once: samples that one process pushes through the model together; gradients of the parts of its share of
             the batch are added up. None: all at once.
         evaluate_every: steps between evaluations; the last step is always followed by one.
@@ -88,7 +88,7 @@ class Training:
     weight_decay: float = 0.0
     schedule: Constant | Cosine | MultiStep = Constant()
     clip: float | None = 1.0
-    precision: Literal["no", "bf16", "fp16"] = "no"
+    precision: Literal["no", "bf16"] = "no"
     rows_at_once: int | None = None
     evaluate_every: int = 100
     checkpoint_every: int = 100
@@ -149,7 +149,7 @@ def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
 
 
 def load(directory: Path) -> tuple[Run, dict[str, str]]:
-    """What `save` wrote: the run, and the environment that it began in."""
+    """What `save` wrote: the run, and the environment that it began in, empty if it has not."""
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text())

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
-import torch
-from accelerate import Accelerator
-
 from delayssm.lab.display import Silent
 from delayssm.lab.presets import ModelName, Scale, TaskName, preset
-from delayssm.lab.training import Trainer
+from delayssm.lab.training import Trainer, make_accelerator
 from delayssm.runtime import keep_freed_memory, peak_memory
 
 HEAD = ("task", "model", "parameters", "rows at once", "s/step", "tokens/s", "/ DS4D", "peak GB")
@@ -52,10 +49,10 @@ def measure(
 def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int) -> dict[str, float]:
     """The fastest of several training steps after a first one, as a run makes them, and the peak of memory."""
     keep_freed_memory()
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    run = preset(task, model, scale)
     times = []
     with tempfile.TemporaryDirectory() as nowhere:
-        trainer = Trainer(preset(task, model, scale), Path(nowhere), accelerator, Silent())
+        trainer = Trainer(run, Path(nowhere), make_accelerator(run), Silent())
         for _ in range(steps + 1):
             began = time.perf_counter()
             trainer.step()

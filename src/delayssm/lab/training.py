@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from filelock import FileLock, Timeout
 from torch import nn
 
@@ -37,6 +38,10 @@ from delayssm.tasks.task import Batch, Split, score
 Summary = dict[str, float]
 
 
+class Busy(RuntimeError):
+    """Two processes cannot train the same run."""
+
+
 def create(directory: Path, run: Run) -> None:
     """Make the directory of a run, unless it is there already. Another run there is an error."""
     if (directory / "config.json").exists():
@@ -44,7 +49,7 @@ def create(directory: Path, run: Run) -> None:
         if found != run:
             raise FileExistsError(f"{directory} holds another run; choose another directory or delete that one")
         return
-    save_run(directory, run, describe())
+    save_run(directory, run, {})
 
 
 def train(directory: Path, display: Display) -> Summary:
@@ -57,17 +62,26 @@ def train(directory: Path, display: Display) -> Summary:
     if (summary := read_summary(directory)) is not None:
         return summary
     keep_freed_memory()
-    # Said explicitly, because without a GPU accelerate would let several processes each train alone.
-    accelerator = Accelerator(mixed_precision=run.training.precision, cpu=not torch.cuda.is_available())
+    accelerator = make_accelerator(run)
     if not accelerator.is_main_process:
         return Trainer(run, directory, accelerator, Silent()).finish()
-    _warn_of_changes(environment, display)
-    lock = FileLock(directory / ".lock")
     try:
-        with lock.acquire(timeout=0):
-            return Trainer(run, directory, accelerator, display).finish()
+        with FileLock(directory / ".lock", timeout=0):
+            trainer = Trainer(run, directory, accelerator, display)
+            if trainer.progress.step == 0:
+                save_run(directory, run, describe())
+            else:
+                _warn_of_changes(environment, display)
+            return trainer.finish()
     except Timeout:
-        raise RuntimeError(f"another process is training in {directory}") from None
+        raise Busy(f"another process is training in {directory}") from None
+
+
+def make_accelerator(run: Run) -> Accelerator:
+    """What spreads a run over processes and devices. One after another, runs may differ in precision."""
+    AcceleratorState._reset_state()
+    # Said explicitly, because without a GPU accelerate would let several processes each train alone.
+    return Accelerator(mixed_precision=run.training.precision, cpu=not torch.cuda.is_available())
 
 
 def read_summary(directory: Path) -> Summary | None:
@@ -122,7 +136,7 @@ class Trainer:
                 self._add(seconds=time.perf_counter() - began)
                 interrupted = self._sum([float(interruption.wanted)])[0] > 0
                 if step % self.training.checkpoint_every == 0 or self._done() or interrupted:
-                    self._checkpoint()
+                    self.save()
                 if interrupted and not self._done():
                     raise Interrupted(f"stopped after step {step} of {self.training.steps}")
         return self._summarise()
@@ -197,7 +211,8 @@ class Trainer:
             batch = self.run.task.batch(self.run.seed, split, mine[i : i + at_once])
             yield batch.to(self.accelerator.device)
 
-    def _checkpoint(self) -> None:
+    def save(self) -> None:
+        """Write a checkpoint to resume from."""
         tensors = checkpoint.training_state(self.model, self.optimiser)
         if self.accelerator.is_main_process:
             checkpoint.save_training(self.directory, tensors, self.progress)

@@ -98,10 +98,10 @@ class DelayedMemory:
             raise ValueError(f"data_length must be at least 1, not {self.data_length}")
         if not 0 <= self.lags[0] <= self.lags[1]:
             raise ValueError(f"lags must be two numbers from 0 on, the shorter first, not {self.lags}")
-        if self.largest_token < 1:
-            raise ValueError(f"a vocabulary of {self.vocab_size} is too small: the target of a data token 1 overflows")
         if self.max_token is not None and self.max_token < 1:
             raise ValueError(f"max_token must be at least 1, not {self.max_token}")
+        if self.largest_token < 1:
+            raise ValueError(f"a vocabulary of {self.vocab_size} is too small: the target of a data token 1 overflows")
         if self._largest_target(self.largest_token) > self.go - 1:
             raise ValueError(
                 f"data tokens up to {self.max_token} give targets up to {self._largest_target(self.largest_token)}, "
