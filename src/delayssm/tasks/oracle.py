@@ -26,4 +26,4 @@ class Oracle(nn.Module):
         data = seen[: self.task.data_length]
         t = len(seen) - 1 - seen.index(self.task.go)  # answers given since the signal
         weights = self.task.mapping.weights().tolist()
-        return round(sum(weight * data[t - lag] for lag, weight in enumerate(weights) if lag <= t))
+        return round(float(sum(weight * data[t - lag] for lag, weight in enumerate(weights) if lag <= t)))
