@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from delayssm.lab import training
@@ -33,9 +32,9 @@ def create(directory: Path, run: Run) -> Path:
 
 
 def start(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start `python -m ...`."""
+    """Start `python ...`."""
     return subprocess.Popen(
-        [sys.executable, "-m", *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -50,10 +49,5 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
-    """`python -m ...` to its end."""
+    """`python ...` to its end."""
     return finish(start(*arguments))
-
-
-def torchrun(count: int, *arguments: object) -> Sequence[object]:
-    """The arguments of `python -m ...` for several processes."""
-    return ("torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "--no-python", *arguments)

@@ -1,33 +1,142 @@
 """The command, as a user calls it."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def _delayssm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from delayssm.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+from delayssm.cli import main
+from tests.lab import create, run, tiny
+
+SMALL = (
+    "--lags", 6, 6, "--data-length", 4, "--vocab-size", 12, "--d-model", 8, "--d-state", 4, "--steps", 6,
+    "--batch-size", 4, "--evaluate-every", 3, "--validation-size", 4,
+)  # fmt: skip
+
+
+def _delayssm(*arguments: object) -> tuple[int, str, str]:
+    return run("-m", "delayssm", *arguments)
+
+
+class Here:
+    """Calls the command in this process, which saves the seconds that torch takes to load."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        self._monkeypatch.setattr(sys, "argv", ["delayssm", *map(str, arguments)])
+        self._monkeypatch.setenv("COLUMNS", "160")
+        code = 0
+        try:
+            main()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        return code, *self._capsys.readouterr()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(monkeypatch, capsys)
 
 
 def test_info_says_what_runs() -> None:
-    done = _delayssm("info")
-    assert done.returncode == 0, done.stderr
-    shown = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert {"delayssm", "torch", "backend", "threads"} <= shown.keys()
+    code, out, errors = _delayssm("info")
+    assert code == 0, errors
+    shown = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert {"delayssm", "torch", "backend", "threads", "revision"} <= shown.keys()
     assert shown["backend"] in ("numba", "eager")
 
 
-def test_demo_draws_a_picture(tmp_path: Path) -> None:
-    done = _delayssm("demo", "--out", str(tmp_path / "new"), "--steps", "3")
-    assert done.returncode == 0, done.stderr
-    picture = tmp_path / "new" / "demo.png"
-    assert str(picture) in done.stdout.replace("\n", "")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in picture.parent.iterdir()] == ["demo.png"]
+def test_params_prints_the_paper_s_totals(here: Here) -> None:
+    code, out, errors = here("params")
+    assert code == 0, errors
+    totals = """168,384 862,698 167,310 866,320 167,816 867,552 165,360 855,492 875,980 169,840 868,650
+                167,580 868,805 77,100 412,206"""
+    assert [total for total in totals.split() if total not in out] == []
+    assert out.count("│\n") == 15
 
 
-def test_unknown_options_are_errors() -> None:
-    done = _delayssm("demo", "--stps", "3")
-    assert done.returncode != 0
-    assert "--stps" in done.stdout + done.stderr
+def test_train_eval_report(tmp_path: Path, here: Here) -> None:
+    directory = tmp_path / "run"
+    train = "train", "copy-fixed", "ds4d", *SMALL, "--out", directory
+    code, out, errors = _delayssm(*train)
+    assert code == 0, errors
+    assert "step 6/6" in out
+    assert "min left" in out
+    assert f"delayssm report {directory}" in out
+    code, again, errors = here(*train)  # finished: says so, and trains nothing
+    assert code == 0, errors
+    assert "Best accuracy" in again
+    assert "step" not in again.replace("at step", "")
+    code, _, errors = here("train", "copy-fixed", "s4d", *SMALL, "--out", directory)
+    assert code == 1
+    assert "holds another run" in errors
+    assert "Traceback" not in errors
+    code, out, errors = here("eval", directory, "--samples", 8)
+    assert code == 0, errors
+    assert "lag 6" in out
+    assert "accuracy" in out.splitlines()[-1]
+    code, out, errors = here("report", directory)
+    assert code == 0, errors
+    page = directory / "report" / "index.html"
+    assert f"Look at {page}" in out
+    assert page.exists()
+
+
+def test_demo_ends_with_a_report(tmp_path: Path) -> None:
+    code, out, errors = _delayssm("demo", "--out", tmp_path / "new", "--steps", 1)
+    assert code == 0, errors
+    page = tmp_path / "new" / "report" / "index.html"
+    assert f"Look at {page}" in out
+    assert page.exists()
+
+
+def test_bench_prints_a_row_for_each_model() -> None:
+    code, out, errors = _delayssm(
+        "bench", "--tasks", "sum-variable", "--models", "ds4d", "--scale", "mini", "--steps", 1
+    )
+    assert code == 0, errors
+    assert "| DS4D " in out
+    assert "225,180" in out
+
+
+@pytest.mark.parametrize("command", ["", "train", "resume", "eval", "sweep", "report", "bench", "params", "demo"])
+def test_help(command: str, here: Here) -> None:
+    code, out, errors = here(*command.split(), "--help")
+    assert code == 0, errors
+    assert "usage: delayssm" in out
+
+
+def test_help_on_a_run_lists_every_setting(here: Here) -> None:
+    code, out, errors = here("train", "weighted-sum-variable", "llama", "--scale", "paper", "--help")
+    assert code == 0, errors
+    assert all(f"--{name}" in out for name in ("lr", "steps", "d-mlp", "lags", "amplitude", "seed", "warmup"))
+    assert "(default: 376)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("train copy-fixed ds4d --stps 3", 2, "--stps"),
+        ("train copy ds4d", 2, "copy"),
+        ("sweep --model ds4d --sed 3", 2, "--sed"),
+        ("train sum-fixed ds4d --max-token 19", 2, "lower max_token or raise vocab_size"),
+        ("train copy-fixed ds4d --batch-size 0", 2, "batch_size must be at least 1"),
+        ("resume nowhere", 1, "nowhere is not a run"),
+        ("eval nowhere", 1, "nowhere is not a run"),
+        ("report nowhere", 1, "there are no runs in nowhere"),
+    ],
+)
+def test_wrong_usage(arguments: str, code: int, message: str, here: Here) -> None:
+    found, out, errors = here(*arguments.split())
+    assert found == code
+    assert message in out + errors
+    assert "Traceback" not in errors
+
+
+def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:
+    create(tmp_path, tiny())
+    code, _, errors = here("eval", tmp_path)
+    assert code == 1
+    assert "there is no checkpoint at" in errors

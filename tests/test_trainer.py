@@ -19,6 +19,7 @@ from delayssm.models import specs
 from delayssm.tasks.task import Split, score
 from tests.lab import DS4D, ONE_THREAD, TASK, create, finish, run, start, tiny
 
+TWO_PROCESSES = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
 LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
 
 
@@ -129,8 +130,8 @@ def test_mixed_precision_trains_float32_weights(tmp_path: Path) -> None:
 
 def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole, killed = (create(tmp_path / name, tiny(**LONG)) for name in ("whole", "killed"))
-    process = start("delayssm.lab.worker", whole)
-    victim = start("delayssm.lab.worker", killed)
+    process = start("-m", "delayssm.lab.worker", whole)
+    victim = start("-m", "delayssm.lab.worker", killed)
     _wait_for(checkpoint.last(killed), victim)
     time.sleep(0.3)
     victim.kill()
@@ -138,7 +139,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     assert training.read_summary(killed) is None
     step = checkpoint.read(checkpoint.last(killed))[1].step
     assert 0 < step < LONG["steps"]
-    resumed = start("delayssm.lab.worker", killed)
+    resumed = start("-m", "delayssm.lab.worker", killed)
     assert finish(process)[0] == 0
     assert finish(resumed)[0] == 0
     for of in (_weights, _state):
@@ -150,7 +151,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     directory = create(tmp_path / "run", tiny(**LONG | {"steps": 3000}))
-    process = start("delayssm", "resume", directory)
+    process = start("-m", "delayssm", "resume", directory)
     _wait_for(checkpoint.last(directory), process)
     process.send_signal(signal.SIGINT)
     code, _, errors = finish(process)
@@ -165,9 +166,8 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     settings = {"batch_size": 7, "validation_size": 9, "rows_at_once": 3}  # shares are unequal
     run_ = tiny(replace(DS4D, dropout=0.0), **settings)
     one, two = create(tmp_path / "one", run_), create(tmp_path / "two", run_)
-    code, out, errors = run(
-        "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "delayssm", "resume", two
-    )
+    _stopped_at(two, 3)  # begun alone, and the rest by two
+    code, out, errors = run(*TWO_PROCESSES, "-m", "delayssm", "resume", two)
     assert code == 0, errors
     assert out.count("Best accuracy") == 1
     training.train(one, Silent())
@@ -224,8 +224,7 @@ def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     script = tmp_path / "sharded.py"
     script.write_text(SHARDED)
     environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    arguments = "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, tmp_path / "two"
-    code, _, errors = finish(start(*arguments, environment=environment))
+    code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=environment))
     assert code == 0, errors
     training.train(create(tmp_path / "one", tiny(replace(DS4D, dropout=0.0))), Silent())
     a, b = _state(tmp_path / "one"), _state(tmp_path / "two")

@@ -21,8 +21,8 @@ try:
     from rich.console import Console
     from rich.table import Table
 
+    from delayssm.lab.interrupt import EXIT_CODE, Interrupted
     from delayssm.lab.presets import MODELS, TASKS, ModelName, Scale, TaskName
-    from delayssm.lab.training import Busy
 except ImportError as missing:
     sys.exit(f"the command line needs the lab extra ({missing}): pip install 'delayssm[lab]'")
 
@@ -130,7 +130,6 @@ def sweep(
     from delayssm.lab import cluster
     from delayssm.lab import sweep as local
     from delayssm.lab.display import Lines
-    from delayssm.lab.interrupt import Interrupted
     from delayssm.lab.presets import grid
 
     root = out or Path("runs") / scale
@@ -138,7 +137,7 @@ def sweep(
     try:
         outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
     except Interrupted as interrupted:
-        _leave(130, f"Interrupted: {interrupted}. The same command goes on.")
+        _leave(EXIT_CODE, f"Interrupted: {interrupted}. The same command goes on.")
     failed = [outcome for outcome in outcomes if outcome.error]
     print(
         f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are finished. To look at them: delayssm report {root}"
@@ -220,13 +219,12 @@ def _train(directory: Path, run: Run) -> None:
     """Train with a progress bar, on the first of several processes only."""
     from delayssm.lab import training
     from delayssm.lab.display import Bar, Display, Lines, Silent, is_terminal, progress_bars
-    from delayssm.lab.interrupt import Interrupted
 
     def attempt(display: Display) -> Summary:
         try:
             return training.train(directory, display)
         except Interrupted as interrupted:
-            _leave(130, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
+            _leave(EXIT_CODE, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
 
     if not _first_process():
         attempt(Silent())
@@ -278,7 +276,7 @@ def main() -> None:
             train(arguments[1:])
         else:
             tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="delayssm", description=__doc__)
-    except (ValueError, OSError, ArithmeticError, ImportError, Busy) as error:
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
         _leave(1, f"delayssm: {error}")
     except KeyboardInterrupt:
-        _leave(130, "Interrupted.")
+        _leave(EXIT_CODE, "Interrupted.")

@@ -81,10 +81,10 @@ def training_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[s
 
 
 def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
-    """Put what `training_state` gave into a model and an optimiser of the same kind."""
-    names = list(weights(model))
-    set_model_state_dict(model, {name: saved[f"model.{name}"] for name in names}, options=_WHOLE)
-    into: dict[str, Any] = get_optimizer_state_dict(model, optimiser, options=_WHOLE)
+    """Put what `training_state` gave into a model and an optimiser of the same kind, in every process."""
+    mine: dict[str, Any] = {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")}
+    set_model_state_dict(model, mine, options=_WHOLE)
+    into: dict[str, Any] = get_optimizer_state_dict(model, optimiser)  # for its names
     into["state"] = {
         name: {key: saved[f"optimiser.{key}.{name}"] for key in values} for name, values in into["state"].items()
     }

@@ -6,6 +6,9 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+#: Of a process that was asked to stop and has saved where it is: what a shell reports after Ctrl-C.
+EXIT_CODE = 130
+
 
 class Interrupted(Exception):
     """A run was asked to stop, and has saved where it is."""

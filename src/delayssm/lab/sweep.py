@@ -21,7 +21,7 @@ from rich.console import Console
 
 from delayssm.lab import training
 from delayssm.lab.display import Bar, Display, Lines, Status, is_terminal, progress_bars
-from delayssm.lab.interrupt import Interrupted, Interruption
+from delayssm.lab.interrupt import EXIT_CODE, Interrupted, Interruption
 from delayssm.lab.run import Run
 from delayssm.lab.training import Summary
 
@@ -101,34 +101,35 @@ def run_in_process(
     display: Display,
     running: set[subprocess.Popen[str]] | None = None,
 ) -> Outcome:
-    """Finish one run in a new process; what that writes to its standard error goes to `directory`/log.txt."""
+    """Finish one run in a new process, which is in `running` meanwhile. Its standard error goes to log.txt."""
+    running = set() if running is None else running
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
     log = directory / "log.txt"
-    with log.open("w") as errors:
-        process = subprocess.Popen(
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
             [sys.executable, "-m", "delayssm.lab.worker", str(directory)],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             env={**os.environ, **counts, **environment},
             start_new_session=True,  # Ctrl-C reaches this process alone, which then asks its workers once
-        )
-    if running is not None:
+        ) as process,
+    ):
         running.add(process)
-    assert process.stdout is not None
-    for line in process.stdout:
-        message = json.loads(line)
-        if "status" in message:
-            display.show(Status(**message["status"]))
-        else:
-            display.say(message["message"])
-    code = process.wait()
-    if running is not None:
-        running.discard(process)
-    if code == 0:
+        assert process.stdout is not None
+        for line in process.stdout:
+            message = json.loads(line)
+            if "status" in message:
+                display.show(Status(**message["status"]))
+            else:
+                display.say(message["message"])
+    running.discard(process)
+    if process.returncode == 0:
         return Outcome(directory, summary=training.read_summary(directory))
-    reason = "interrupted" if code == 130 else _last_line(log) or f"ended with exit code {code}"
-    return Outcome(directory, error=reason)
+    if process.returncode == EXIT_CODE:
+        return Outcome(directory, error="interrupted")
+    return Outcome(directory, error=_last_line(log) or f"ended with exit code {process.returncode}")
 
 
 def announce(outcome: Outcome, display: Display) -> None:

@@ -38,7 +38,7 @@ from delayssm.tasks.task import Batch, Split, score
 Summary = dict[str, float]
 
 
-class Busy(RuntimeError):
+class Busy(OSError):
     """Two processes cannot train the same run."""
 
 

@@ -5,7 +5,7 @@ import traceback
 from pathlib import Path
 
 from delayssm.lab.display import Messages
-from delayssm.lab.interrupt import Interrupted
+from delayssm.lab.interrupt import EXIT_CODE, Interrupted
 from delayssm.lab.training import train
 
 
@@ -14,7 +14,7 @@ def main(directory: Path) -> int:
     try:
         train(directory, Messages())
     except Interrupted:
-        return 130
+        return EXIT_CODE
     except Exception:
         traceback.print_exc()
         return 1
