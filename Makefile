@@ -3,11 +3,13 @@ SHELL  := bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LAB    := $(VENV)/.lab
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 
 .PHONY: demo test check bench clean
 
-demo: $(READY)
+demo: $(LAB)
 	$(BIN)/delayssm demo
 
 test: $(READY) check
@@ -22,9 +24,13 @@ bench: $(READY)
 	set -o pipefail; $(BIN)/python -m benchmarks | tee BENCHMARKS.md.part
 	mv BENCHMARKS.md.part BENCHMARKS.md
 
-$(READY): pyproject.toml constraints.txt
+$(LAB): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[lab,dev]'
+	$(PIP) --editable '.[lab]'
+	touch $@
+
+$(READY): $(LAB)
+	$(PIP) --editable '.[lab,baselines,ray,dev]'
 	touch $@
 
 clean:

@@ -98,7 +98,7 @@ def test_ctrl_c_lets_each_worker_save(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     code, out, errors = finish(process)
     assert code == 130, errors
-    assert "0 of 3 are done" in out
+    assert "0 of 3 runs are finished" in out
     for directory in root.iterdir():
         assert not (directory / "log.txt").exists() or (directory / "log.txt").read_text() == ""
     assert not _workers(root)

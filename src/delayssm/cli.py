@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 if TYPE_CHECKING:
     from delayssm.lab.run import Run
-    from delayssm.lab.training import Summary
 
 try:
     import tyro
@@ -198,9 +197,9 @@ def bench(
     """
     from delayssm.lab.throughput import HEAD, measure
 
-    print(" | ".join(HEAD))
+    print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
     for row in measure(tasks, models, scale, steps):
-        print(" | ".join(row), flush=True)
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def demo(out: Path = Path("runs/demo"), steps: int | None = None) -> None:
@@ -216,31 +215,22 @@ def demo(out: Path = Path("runs/demo"), steps: int | None = None) -> None:
 
 
 def _train(directory: Path, run: Run) -> None:
-    """Train with a progress bar, on the first of several processes only."""
+    """Train with a progress display, and say where the results are; of several processes, only the first."""
     from delayssm.lab import training
-    from delayssm.lab.display import Bar, Display, Lines, Silent, is_terminal, progress_bars
+    from delayssm.lab.display import Board, Silent, duration
 
-    def attempt(display: Display) -> Summary:
-        try:
-            return training.train(directory, display)
-        except Interrupted as interrupted:
-            _leave(EXIT_CODE, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
-
-    if not _first_process():
-        attempt(Silent())
-    elif is_terminal():
-        with progress_bars(Console()) as bars:
-            summary = attempt(Bar(run.name, bars))
-        _finished(directory, summary)
-    else:
+    try:
+        if not _first_process():
+            training.train(directory, Silent())
+            return
         print(f"{run.name}: {run.parameters():,} parameters", flush=True)
-        _finished(directory, attempt(Lines()))
-
-
-def _finished(directory: Path, summary: Summary) -> None:
+        with Board() as board:
+            summary = training.train(directory, board.add("training"))
+    except Interrupted as interrupted:
+        _leave(EXIT_CODE, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
     print(
         f"Best accuracy {summary['accuracy']:.4f} at step {summary['best_step']}, "
-        f"after {summary['seconds'] / 60:.1f} min. Results are in {directory}; "
+        f"after {duration(summary['seconds'])}. Results are in {directory}; "
         f"to look at them: delayssm report {directory}"
     )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from delayssm.lab import training
 from delayssm.lab.display import Display, Silent
 from delayssm.lab.run import Run
-from delayssm.lab.sweep import Outcome, announce, prepare, run_in_process
+from delayssm.lab.sweep import Outcome, Worker, prepare
 
 
 def sweep(
@@ -22,29 +21,29 @@ def sweep(
         import ray
     except ImportError:
         raise ImportError("sweeps on a cluster need the ray extra: pip install 'delayssm[ray]'") from None
-    directories = prepare(runs, root.resolve())
-    waiting = [d for d in directories if training.read_summary(d) is None]
+    directories, done = prepare(runs, root.resolve())
     mine = not ray.is_initialized()
     if mine:
         ray.init(log_to_driver=False, include_dashboard=False)
     try:
         work = ray.remote(num_cpus=cpus_per_run, num_gpus=gpus_per_run, max_retries=0)(_work)
-        pending = {work.remote(directory, cpus_per_run): directory for directory in waiting}
-        found: dict[Path, Outcome] = {}
+        pending = {work.remote(d, cpus_per_run): d for d in directories if d not in done}
         while pending:
-            (done,), _ = ray.wait(list(pending), num_returns=1)
-            directory = pending.pop(done)
+            (ready,), _ = ray.wait(list(pending), num_returns=1)
+            directory = pending.pop(ready)
             try:
-                outcome = ray.get(done)
+                done[directory] = ray.get(ready)
             except ray.exceptions.RayError as error:  # the machine itself is gone
-                outcome = Outcome(directory, error=str(error).strip().splitlines()[-1])
-            found[directory] = outcome
-            announce(outcome, display)
+                done[directory] = Outcome(directory, error=str(error).strip().splitlines()[-1])
+            display.say(f"{done[directory]} ({len(done)} of {len(runs)})")
     finally:
         if mine:
             ray.shutdown()
-    return [found.get(d) or Outcome(d, training.read_summary(d)) for d in directories]
+    return [done[directory] for directory in directories]
 
 
 def _work(directory: Path, threads: int) -> Outcome:
-    return run_in_process(directory, threads, {}, Silent())
+    worker = Worker(directory, threads, {}, Silent())
+    while worker.read():
+        pass
+    return worker.outcome()

@@ -6,10 +6,10 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,13 @@ class Bar:
 
     def __init__(self, title: str, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task(title, total=None, words="")
+        self.task = progress.add_task(title, total=None, words="")
 
     def show(self, status: Status) -> None:
-        self._progress.update(self._task, completed=status.step, total=status.steps, words=status.words())
+        self._progress.update(self.task, completed=status.step, total=status.steps, words=status.words())
 
     def say(self, message: str) -> None:
-        self._progress.console.print(message, highlight=False)
-
-    @property
-    def task(self) -> TaskID:
-        """The line of this run in the progress display."""
-        return self._task
+        self._progress.console.print(message, highlight=False, soft_wrap=True)
 
 
 class Lines:
@@ -84,7 +79,7 @@ class Lines:
             began, step = self._began
             left = (now - began) / max(1, status.step - step) * (status.steps - status.step)
             where = f"{self._prefix}step {status.step}/{status.steps}"
-            print(f"{where}  {status.words()}  {left / 60:.1f} min left", flush=True)
+            print(f"{where}  {status.words()}  {duration(left)} left", flush=True)
 
     def say(self, message: str) -> None:
         print(message, flush=True)
@@ -106,18 +101,42 @@ class Messages:
         print(json.dumps({"message": message}), flush=True)
 
 
-def progress_bars(console: Console) -> Progress:
-    """Bars with a description, the number of steps, the time left, and what `Status.words` says."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}"),
-        console=console,
-    )
+class Board:
+    """Where the displays of runs are, while it is open: bars on a terminal, else lines."""
+
+    def __init__(self) -> None:
+        self._bars = None
+        if sys.stdout.isatty():
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[words]}"),
+            )
+
+    def __enter__(self) -> Board:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def add(self, title: str, prefix: str = "") -> Display:
+        """The display of one more run; where there are several, a prefix for its lines."""
+        return Lines(prefix) if self._bars is None else Bar(title, self._bars)
+
+    def finish(self, display: Display, outcome: str, done: int, total: int) -> None:
+        """Say what became of one run of many, and make room for others."""
+        display.say(f"{outcome} ({done} of {total})")
+        if self._bars is not None and isinstance(display, Bar):
+            self._bars.remove_task(display.task)
 
 
-def is_terminal() -> bool:
-    """Whether somebody is watching."""
-    return sys.stdout.isatty()
+def duration(seconds: float) -> str:
+    """For people."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

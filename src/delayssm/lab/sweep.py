@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
-import threading
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 import torch
-from rich.console import Console
 
 from delayssm.lab import training
-from delayssm.lab.display import Bar, Display, Lines, Status, is_terminal, progress_bars
+from delayssm.lab.display import Board, Display, Status
 from delayssm.lab.interrupt import EXIT_CODE, Interrupted, Interruption
 from delayssm.lab.run import Run
 from delayssm.lab.training import Summary
@@ -34,15 +30,71 @@ class Outcome:
     summary: Summary | None = None
     error: str | None = None
 
+    def __str__(self) -> str:
+        if self.summary is None:
+            return f"{self.directory.name}: {self.error}"
+        return f"{self.directory.name}: accuracy {self.summary['accuracy']:.3f}"
 
-def prepare(runs: Sequence[Run], root: Path) -> list[Path]:
-    """A directory for each run, by its name."""
+
+class Worker:
+    """One run in a process of its own. What that writes to its standard error goes to log.txt."""
+
+    def __init__(self, directory: Path, threads: int, environment: dict[str, str], display: Display) -> None:
+        self.directory, self.display = directory, display
+        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
+        self._log = directory / "log.txt"
+        with self._log.open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "delayssm.lab.worker", str(directory)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **counts, **environment},
+                start_new_session=True,  # Ctrl-C reaches this process alone, which then asks each worker once
+            )
+        assert self._process.stdout is not None
+        self._messages = self._process.stdout
+        self._incomplete = b""
+
+    def fileno(self) -> int:
+        """Where its messages come from."""
+        return self._messages.fileno()
+
+    def read(self) -> bool:
+        """Wait for messages and show them; False when there will be no more."""
+        content = os.read(self.fileno(), 1 << 16)
+        *lines, self._incomplete = (self._incomplete + content).split(b"\n")
+        for message in map(json.loads, lines):
+            if "status" in message:
+                self.display.show(Status(**message["status"]))
+            else:
+                self.display.say(message["message"])
+        return bool(content)
+
+    def ask_to_stop(self) -> None:
+        """It will save where it is."""
+        self._process.send_signal(signal.SIGINT)
+
+    def outcome(self) -> Outcome:
+        """What became of it, once there are no more messages."""
+        self._messages.close()
+        code = self._process.wait()
+        if code == 0:
+            return Outcome(self.directory, summary=training.read_summary(self.directory))
+        if code == EXIT_CODE:
+            return Outcome(self.directory, error="interrupted")
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        return Outcome(self.directory, error=f"{said[-1] if said else f'exit code {code}'} (see {self._log})")
+
+
+def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Outcome]]:
+    """A directory for each run, by its name; and the outcomes of those that are finished."""
     directories = [root / run.name for run in runs]
     if repeated := sorted({str(d) for d in directories if directories.count(d) > 1}):
         raise ValueError(f"several runs would share a directory: {', '.join(repeated)}")
     for run, directory in zip(runs, directories, strict=True):
         training.create(directory, run)
-    return directories
+    summaries = {directory: training.read_summary(directory) for directory in directories}
+    return directories, {d: Outcome(d, summary) for d, summary in summaries.items() if summary is not None}
 
 
 def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[Outcome]:
@@ -50,96 +102,36 @@ def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[O
 
     By default there are as many workers as GPUs, or else as cores. Ctrl-C lets each running one save where it is.
     """
-    directories = prepare(runs, root)
-    waiting = [d for d in directories if training.read_summary(d) is None]
+    directories, done = prepare(runs, root)
+    waiting = deque(directory for directory in directories if directory not in done)
     gpus, cores = torch.cuda.device_count(), os.cpu_count() or 1
     workers = min(workers or gpus or cores, max(1, len(waiting)))
-    slots: SimpleQueue[int] = SimpleQueue()
-    for slot in range(workers):
-        slots.put(slot)
-    running: set[subprocess.Popen[str]] = set()
-    stopping = threading.Event()
-    bars = progress_bars(Console()) if is_terminal() else None
-
-    def work(directory: Path) -> Outcome:
-        slot = slots.get()
-        try:
-            if stopping.is_set():
-                return Outcome(directory, error="not begun")
-            environment = {"CUDA_VISIBLE_DEVICES": str(slot % gpus)} if gpus else {}
-            shown: Display = Lines(f"{directory.name}  ") if bars is None else Bar(directory.name, bars)
-            outcome = run_in_process(directory, max(1, cores // workers), environment, shown, running)
-            if isinstance(shown, Bar) and bars is not None:
-                bars.remove_task(shown.task)
-            announce(outcome, shown)
-            return outcome
-        finally:
-            slots.put(slot)
-
-    with Interruption() as interruption, bars or nullcontext(), ThreadPoolExecutor(workers) as pool:
-        total = None if bars is None else bars.add_task("[bold]runs", total=len(runs), words="")
-        futures: list[Future[Outcome]] = [pool.submit(work, directory) for directory in waiting]
-        pending = set(futures)
-        while pending:
-            _, pending = wait_for(pending, timeout=0.2)
-            if bars is not None and total is not None:
-                bars.update(total, completed=len(runs) - len(pending))
-            if interruption.wanted and not stopping.is_set():
-                stopping.set()
-                for process in list(running):
-                    process.send_signal(signal.SIGINT)
-    if stopping.is_set():
-        raise Interrupted(f"{sum(training.read_summary(d) is not None for d in directories)} of {len(runs)} are done")
-    found = {outcome.directory: outcome for outcome in (future.result() for future in futures)}
-    return [found.get(d) or Outcome(d, training.read_summary(d)) for d in directories]
-
-
-def run_in_process(
-    directory: Path,
-    threads: int,
-    environment: dict[str, str],
-    display: Display,
-    running: set[subprocess.Popen[str]] | None = None,
-) -> Outcome:
-    """Finish one run in a new process, which is in `running` meanwhile. Its standard error goes to log.txt."""
-    running = set() if running is None else running
-    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
-    log = directory / "log.txt"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", "delayssm.lab.worker", str(directory)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **counts, **environment},
-            start_new_session=True,  # Ctrl-C reaches this process alone, which then asks its workers once
-        ) as process,
-    ):
-        running.add(process)
-        assert process.stdout is not None
-        for line in process.stdout:
-            message = json.loads(line)
-            if "status" in message:
-                display.show(Status(**message["status"]))
-            else:
-                display.say(message["message"])
-    running.discard(process)
-    if process.returncode == 0:
-        return Outcome(directory, summary=training.read_summary(directory))
-    if process.returncode == EXIT_CODE:
-        return Outcome(directory, error="interrupted")
-    return Outcome(directory, error=_last_line(log) or f"ended with exit code {process.returncode}")
-
-
-def announce(outcome: Outcome, display: Display) -> None:
-    """Say what became of a run."""
-    if outcome.summary is not None:
-        display.say(f"{outcome.directory.name}: accuracy {outcome.summary['accuracy']:.3f}")
-    else:
-        display.say(f"{outcome.directory.name}: {outcome.error}")
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    return f"{lines[-1]} (see {path})" if lines else ""
+    threads = max(1, cores // workers)
+    places = list(range(workers))
+    running: dict[Worker, int] = {}
+    stopping = False
+    with Interruption() as interruption, Board() as board, selectors.DefaultSelector() as selector:
+        while waiting or running:
+            while waiting and places:
+                directory, place = waiting.popleft(), places.pop(0)
+                environment = {"CUDA_VISIBLE_DEVICES": str(place % gpus)} if gpus else {}
+                display = board.add(directory.name, prefix=f"{directory.name}  ")
+                worker = Worker(directory, threads, environment, display)
+                running[worker] = place
+                selector.register(worker, selectors.EVENT_READ, worker)
+            for key, _ in selector.select(timeout=0.2):
+                worker = key.data
+                if not worker.read():
+                    selector.unregister(worker)
+                    places.append(running.pop(worker))
+                    outcome = done[worker.directory] = worker.outcome()
+                    board.finish(worker.display, str(outcome), len(done), len(runs))
+            if interruption.wanted and not stopping:
+                stopping = True
+                waiting.clear()
+                for worker in running:
+                    worker.ask_to_stop()
+    if stopping:
+        finished = sum(outcome.summary is not None for outcome in done.values())
+        raise Interrupted(f"{finished} of {len(runs)} runs are finished")
+    return [done[directory] for directory in directories]

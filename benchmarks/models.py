@@ -1,0 +1,16 @@
+"""Training steps of all models at the paper's sizes, batch 64."""
+
+from benchmarks import measure
+from delayssm.lab.presets import MODELS
+from delayssm.lab.throughput import HEAD
+from delayssm.lab.throughput import measure as steps
+
+
+def main() -> None:
+    """Print the table."""
+    rows = [list(row) for row in steps(["copy-fixed", "sum-fixed"], MODELS, "paper", 3)]
+    measure.table("Training at the paper's sizes, batch 64: copy and sum with fixed delays", HEAD, rows)
+
+
+if __name__ == "__main__":
+    main()
