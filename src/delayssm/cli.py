@@ -202,16 +202,20 @@ def bench(
         print(f"| {' | '.join(row)} |", flush=True)
 
 
-def demo(out: Path = Path("runs/demo"), steps: int | None = None) -> None:
-    """Train DS4D and S4D side by side on a small delayed copy task, and draw what came of it.
+def demo(out: Path = Path("runs/demo"), steps: int = 400) -> None:
+    """Train DS4D and S4D side by side on delayed copying for a few minutes, and draw what came of it.
 
     Args:
         out: directory of the runs and the report.
-        steps: training steps, to make it shorter.
+        steps: training steps.
     """
     from delayssm.lab import demo as first_look
 
-    print(f"Look at {first_look.run(out, steps).resolve()}")
+    try:
+        path = first_look.run(out, steps)
+    except Interrupted as interrupted:
+        _leave(EXIT_CODE, f"Interrupted: {interrupted}. The same command goes on.")
+    print(f"Look at {path.resolve()}")
 
 
 def _train(directory: Path, run: Run) -> None:

@@ -63,8 +63,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Results:
-    """Cells by task and model."""
+    """All runs, and cells by task and model."""
 
+    records: list[Record]
     tasks: dict[str, DelayedMemory]
     models: list[str]
     cells: dict[tuple[str, str], Cell]
@@ -92,7 +93,7 @@ def collect(paths: Sequence[Path]) -> Results:
     """Read runs and put them in order."""
     groups: dict[tuple[str, str], dict[float, list[Record]]] = {}
     tasks: dict[str, DelayedMemory] = {}
-    unstarted = []
+    records, unstarted = [], []
     for directory in find(paths):
         run, environment = load(directory)
         metrics = read_metrics(directory)
@@ -103,6 +104,7 @@ def collect(paths: Sequence[Path]) -> Results:
         if known != run.task:
             raise ValueError(f"{directory} and others have different tasks under one name; report them apart")
         record = Record(directory, run, environment, metrics, read_summary(directory) is not None)
+        records.append(record)
         key = run.task.label, run.label or run.model.family
         groups.setdefault(key, {}).setdefault(run.training.lr, []).append(record)
     if not groups:
@@ -113,7 +115,7 @@ def collect(paths: Sequence[Path]) -> Results:
         cells[key] = Cell(tuple(sorted(by_rate[rate], key=lambda r: r.run.seed)), tuple(sorted(by_rate)))
     models = sorted({model for _, model in cells}, key=lambda m: _place(MODEL_ORDER, m))
     ordered = {label: tasks[label] for label in sorted(tasks, key=lambda t: _place(TASK_ORDER, t))}
-    return Results(ordered, models, cells, unstarted)
+    return Results(records, ordered, models, cells, unstarted)
 
 
 def _place(order: list[str], name: str) -> tuple[int, str]:

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from delayssm.lab.evaluate import answers, load_model
 from delayssm.lab.report import figures
-from delayssm.lab.report.collect import Cell, Results, collect
+from delayssm.lab.report.collect import Cell, Record, Results, collect
+from delayssm.lab.run import to_json
 from delayssm.system import files
 from delayssm.tasks.delayed import chance
 from delayssm.tasks.task import Split
@@ -47,7 +48,11 @@ class Answers:
 
 
 def write(paths: Sequence[Path], out: Path) -> Path:
-    """Write index.html, the pictures, and the table as Markdown and JSON into `out`; give the path of the page."""
+    """Write the page and what it is made of into `out`, and give its path.
+
+    Besides index.html there are its pictures, the table as Markdown and JSON, and runs.json: settings, environment and
+    evaluations of every run, whether or not its learning rate was the best.
+    """
     results = collect(paths)
     pictures = list(_pictures(results))
     page = _page(results, pictures, _answers(results))
@@ -56,6 +61,7 @@ def write(paths: Sequence[Path], out: Path) -> Path:
         files.write(out / f"{picture.name}.png", picture.png)
     files.write(out / "accuracy.md", markdown(results).encode())
     files.write(out / "accuracy.json", json.dumps(_values(results), indent=2).encode())
+    files.write(out / "runs.json", json.dumps([_facts(record) for record in results.records], indent=1).encode())
     files.write(out / "index.html", page.encode())
     return out / "index.html"
 
@@ -101,6 +107,16 @@ def _values(results: Results) -> list[dict[str, object]]:
     ]
 
 
+def _facts(record: Record) -> dict[str, object]:
+    return {
+        "name": record.run.name,
+        "run": to_json(record.run),
+        "environment": record.environment,
+        "finished": record.finished,
+        "metrics": record.metrics,
+    }
+
+
 def _pictures(results: Results) -> Iterable[Picture]:
     yield Picture(
         "curves",
@@ -143,7 +159,6 @@ def _page(results: Results, pictures: list[Picture], samples: list[Answers]) -> 
         samples=samples,
         words=words,
         chance={label: chance(task) for label, task in results.tasks.items()},
-        records=[record for cell in results.cells.values() for record in cell.records],
     )
 
 
