@@ -1,12 +1,14 @@
 """The command, as a user calls it."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from delayssm.cli import main
-from tests.lab import create, run, tiny
+from tests.lab import ONE_THREAD, create, run, tiny
 
 SMALL = (
     "--lags", 6, 6, "--data-length", 4, "--vocab-size", 12, "--d-model", 8, "--d-state", 4, "--steps", 6,
@@ -82,6 +84,36 @@ def test_train_eval_report(tmp_path: Path, here: Here) -> None:
     page = directory / "report" / "index.html"
     assert f"Look at {page}" in out
     assert page.exists()
+
+
+def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    create(tmp_path, tiny())
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "delayssm", "resume", str(tmp_path)],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **ONE_THREAD, "TERM": "xterm", "COLUMNS": "140"},
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while piece := _read(ours):
+            shown += piece
+    os.close(ours)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "━" in text
+    assert "12/12" in text
+    assert "tokens/s" in text
+    assert "Best accuracy" in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # nobody is at the other end any more
+        return b""
 
 
 def test_demo_ends_with_a_report(tmp_path: Path) -> None:

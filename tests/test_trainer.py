@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from delayssm.lab import checkpoint, evaluate, training
 from delayssm.lab.display import Silent, Status
 from delayssm.models import specs
 from delayssm.tasks.task import Split, score
-from tests.lab import DS4D, ONE_THREAD, TASK, create, finish, run, start, tiny
+from tests.lab import DS4D, LSTM, ONE_THREAD, TASK, create, finish, run, start, tiny
 
 TWO_PROCESSES = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
 LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
@@ -185,7 +186,7 @@ from pathlib import Path
 from torch.distributed.fsdp import fully_shard
 from delayssm.lab import checkpoint, training
 from delayssm.lab.display import Silent
-from tests.lab import DS4D, tiny
+from tests.lab import DS4D, LSTM, tiny
 from dataclasses import replace
 
 class Sharding:
@@ -322,6 +323,21 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match="a lower learning rate"):
         training.train(directory, Silent())
     assert training.read_summary(directory) is None
+
+
+def test_training_in_a_thread(tmp_path: Path) -> None:
+    directory = create(tmp_path, tiny(LSTM))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(training.train, directory, Silent()).result()["steps"] == 12
+
+
+def test_two_damaged_checkpoints(tmp_path: Path) -> None:
+    directory = create(tmp_path, tiny())
+    _stopped_at(directory, 2, 3)
+    for path in (checkpoint.last(directory), checkpoint.previous(directory)):
+        path.write_bytes(b"")
+    with pytest.raises(checkpoint.Damaged, match="there is no older one"):
+        training.train(directory, Silent())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

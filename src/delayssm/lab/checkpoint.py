@@ -110,10 +110,11 @@ def load_training(directory: Path) -> tuple[dict[str, Tensor], Progress] | None:
     try:
         return read(path)
     except Damaged as error:
-        remedy = "there is no older one: begin again in another directory"
-        if previous(directory).exists():
+        try:
             _, before = read(previous(directory))
-            remedy = f"the one before it, of step {before.step}, is whole: delete {path} to go on from there"
+        except (Damaged, FileNotFoundError):
+            raise Damaged(f"{error}; there is no older one, so the run must begin again elsewhere") from error
+        remedy = f"the one before it, of step {before.step}, is whole: delete {path} to go on from there"
         raise Damaged(f"{error}; {remedy}") from error
 
 
@@ -122,7 +123,7 @@ def write(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     about = {
         "format": FORMAT,
-        "digest": files.digest(dict(sorted(tensors.items()))),
+        "digest": files.digest(tensors),
         "progress": json.dumps(asdict(progress)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,6 +142,6 @@ def read(path: Path) -> tuple[dict[str, Tensor], Progress]:
         raise Damaged(f"{path} is damaged: {error}") from error
     if about.get("format") != FORMAT:
         raise Damaged(f"{path} is not a checkpoint that this version can read: format {about.get('format')!r}")
-    if about["digest"] != files.digest(dict(sorted(tensors.items()))):
+    if about["digest"] != files.digest(tensors):
         raise Damaged(f"{path} is damaged: its content does not match its checksum")
     return tensors, Progress(**json.loads(about["progress"]))

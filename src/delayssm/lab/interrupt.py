@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,14 +16,18 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """While open, the first SIGINT or SIGTERM only raises a flag; the second acts as usual."""
+    """While open, the first SIGINT or SIGTERM only raises a flag; the second acts as usual.
+
+    Signals reach the main thread only, so elsewhere nothing is changed.
+    """
 
     def __init__(self) -> None:
         self.wanted = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if main else ():
             self._before[number] = signal.signal(number, self._ask)
         return self
 

@@ -106,6 +106,11 @@ class Trainer:
     def __init__(self, run: Run, directory: Path, accelerator: Accelerator, display: Display) -> None:
         self.run, self.training, self.directory = run, run.training, directory
         self.accelerator, self.display = accelerator, display
+        if run.training.batch_size < accelerator.num_processes:
+            raise ValueError(
+                f"a batch of {run.training.batch_size} cannot be shared by {accelerator.num_processes} processes; "
+                "raise batch_size or use fewer"
+            )
         model = initial_model(run)
         self.parameters = sum(p.numel() for p in model.parameters())
         dt_lr = self.training.lr if self.training.dt_lr is None else self.training.dt_lr
@@ -125,7 +130,8 @@ class Trainer:
     def finish(self) -> Summary:
         """Train to the end."""
         if self.accelerator.is_main_process:
-            files.write(self.directory / "metrics.jsonl", "".join(map(_line, self.metrics)).encode())
+            lines = "".join(f"{json.dumps(entry)}\n" for entry in self.metrics)
+            files.write(self.directory / "metrics.jsonl", lines.encode())
         with Interruption() as interruption:
             while not self._done():
                 began = time.perf_counter()
@@ -199,8 +205,7 @@ class Trainer:
             if self.accelerator.is_main_process:
                 checkpoint.write(checkpoint.best(self.directory), weights, self.progress)
         if self.accelerator.is_main_process:
-            with (self.directory / "metrics.jsonl").open("a") as file:
-                file.write(_line(entry))
+            files.append(self.directory / "metrics.jsonl", json.dumps(entry))
         self.display.show(self._status(entry["train_loss"], entry["train_accuracy"], evaluated=True))
 
     def _batches(self, split: Split, first: int, count: int) -> Iterator[Batch]:
@@ -260,10 +265,6 @@ class Trainer:
 
 def _seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
-
-
-def _line(entry: dict[str, float]) -> str:
-    return json.dumps(entry) + "\n"
 
 
 def _warn_of_changes(before: dict[str, str], display: Display) -> None:

@@ -25,10 +25,19 @@ def write(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
+def append(path: Path, line: str) -> None:
+    """Add a line."""
+    try:
+        with path.open("a") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise OSError(error.errno, f"could not write to {path}: {error.strerror}") from error
+
+
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """A fingerprint of names, types, shapes and values."""
     found = hashlib.sha256()
-    for name, t in tensors.items():
+    for name, t in sorted(tensors.items()):
         found.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
         found.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
