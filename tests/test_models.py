@@ -102,8 +102,10 @@ def test_counting_does_not_allocate_and_agrees(spec: specs.Spec) -> None:
 
 
 def test_wrong_positions_are_refused() -> None:
-    with pytest.raises(ValueError, match="one row for each of the 2 rows"):
-        SMALL[0].build(11, 20)(torch.zeros(2, 5, dtype=torch.int64), at=torch.zeros(3, 1, dtype=torch.int64))
+    tokens = torch.zeros(2, 5, dtype=torch.int64)
+    for spec in SMALL:
+        with pytest.raises(ValueError, match="a row for each of the 2 rows"):
+            spec.build(11, 20)(tokens, at=torch.zeros(3, 1, dtype=torch.int64))
 
 
 def test_match_width() -> None:

@@ -5,8 +5,8 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_sequence
-from delayssm.system.padding import padding, without_padding
+from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths, check_positions, check_sequence
+from delayssm.system.padding import padding, take, without_padding
 from delayssm.system.state import State
 
 
@@ -46,15 +46,20 @@ class Block(Streaming[State]):
             case _:
                 raise ValueError(f'norm must be "layer" or "batch", not {norm!r}')
 
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+    def forward(
+        self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
+    ) -> Float[Tensor, "B T H"]:
         """The whole sequence by FFT."""
         check_sequence(x, self.d_model, self.norm.weight.dtype)
+        check_positions(at, x)
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if self.prenorm:
-            y: Tensor = self.layer(self._normalise(x, lengths), lengths)
-            return x + y
-        return without_padding(self._normalise(x + self.layer(x, lengths), lengths), lengths)
+            y: Tensor = self.layer(self._normalise(x, lengths), lengths, at)
+            return take(x, at) + y
+        # Batch statistics are over all positions, so none can be left out before the norm.
+        y = without_padding(self._normalise(x + self.layer(x, lengths), lengths), lengths)
+        return take(y, at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None

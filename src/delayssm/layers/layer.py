@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths
+from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths
 from delayssm.system import initial
 from delayssm.system.padding import without_padding
 from delayssm.system.state import State
@@ -43,9 +43,11 @@ class Layer(Streaming[State]):
         self.ssm = ssm
         self.linear = nn.Linear(self.d_model, 2 * self.d_model)
 
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+    def forward(
+        self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
+    ) -> Float[Tensor, "B T H"]:
         """The whole sequence by FFT."""
-        return self._mix(self.ssm(x, lengths), lengths)
+        return without_padding(self._mix(self.ssm(x, lengths, at)), check_lengths(lengths, x), at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
@@ -54,16 +56,16 @@ class Layer(Streaming[State]):
         if self.training and self.dropout:
             raise RuntimeError("dropout would differ from chunk to chunk; call .eval() before streaming")
         y, state = self.ssm.stream(x, state, lengths)
-        return self._mix(y, lengths), state
+        return without_padding(self._mix(y), check_lengths(lengths, y)), state
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         return self.ssm.init_state(batch_size, max_length)
 
-    def _mix(self, y: Tensor, lengths: Lengths) -> Tensor:
+    def _mix(self, y: Tensor) -> Tensor:
         y = F.gelu(y)
         if self.training and self.dropout:
             y = y * F.dropout(y.new_ones(len(y), 1, self.d_model), self.dropout)  # one mask for all times
-        return without_padding(F.glu(self.linear(y)), check_lengths(lengths, y))
+        return F.glu(self.linear(y))
 
 
 class S4D(Layer):

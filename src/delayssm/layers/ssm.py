@@ -12,12 +12,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.layers.optim import Rule
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_rows, check_sequence
+from delayssm.layers.streaming import (
+    Lengths,
+    Positions,
+    Streaming,
+    check_lengths,
+    check_positions,
+    check_rows,
+    check_sequence,
+)
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
 from delayssm.system.kernel import EXACT, Contour, kernel
 from delayssm.system.layout import Layout
-from delayssm.system.padding import without_padding
+from delayssm.system.padding import take, without_padding
 from delayssm.system.parameters import Coefficients
 from delayssm.system.recurrence import scan
 from delayssm.system.state import State
@@ -93,17 +101,20 @@ class DiagonalSSM(Streaming[State]):
         K = kernel(self._system(), length, contour or self.contour).to(self.signal_dtype)
         return K if self.bidirectional else K[0]
 
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+    def forward(
+        self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
+    ) -> Float[Tensor, "B T H"]:
         """The whole sequence by FFT."""
         check_sequence(x, self.d_model, self.signal_dtype)
+        check_positions(at, x)
         lengths = check_lengths(lengths, x)
         x = without_padding(x, lengths)
         if x.numel() == 0:
-            return x.clone()
+            return take(x, at).clone()
         K = kernel(self._system(), x.shape[1], self.contour)
         K[0, :, 0] += self.D  # the skip term is one more tap
         y = convolve(x.to(self.signal_dtype), K.to(self.signal_dtype)).to(x.dtype)
-        return without_padding(y, lengths)
+        return without_padding(take(y, at), lengths, at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None

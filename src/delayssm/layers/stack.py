@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.layers import decoding
-from delayssm.layers.streaming import Lengths, Streaming, check_rows, check_sequence, check_step
+from delayssm.layers.streaming import Lengths, Positions, Streaming, check_rows, check_sequence, check_step
 from delayssm.system.state import State, States
 
 
@@ -24,11 +24,15 @@ class Stack(Streaming[States]):
             raise ValueError(f"the blocks of a stack must share one width, not {widths}")
         self.d_model = widths[0]
 
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
+    def forward(
+        self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
+    ) -> Float[Tensor, "B T H"]:
         """The whole sequence by FFT."""
-        for block in self._blocks():
+        *before, last = self._blocks()
+        for block in before:
             x = block(x, lengths)
-        return x
+        y: Tensor = last(x, lengths, at)
+        return y
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None

@@ -15,6 +15,7 @@ from delayssm.system.state import State, States
 
 S = TypeVar("S", bound=State | States)
 Lengths = Int[Tensor, " B"] | Sequence[int] | None
+Positions = Int[Tensor, "B T"] | None
 
 
 class Identity:
@@ -35,7 +36,8 @@ class Streaming(nn.Module, ABC, Generic[S]):
     """A causal map of sequences that can be stopped and continued anywhere.
 
     Where rows are padded, `lengths` gives their number of valid tokens: what stands behind it changes nothing,
-    comes out as zeros, and does not advance the state.
+    comes out as zeros, and does not advance the state. Where only some outputs are wanted, `at` gives their
+    positions in each row; the others are computed only as far as these need them.
     """
 
     d_model: int
@@ -45,8 +47,10 @@ class Streaming(nn.Module, ABC, Generic[S]):
         self._owner = Identity(self)
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
-        """A whole sequence at once."""
+    def forward(
+        self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
+    ) -> Float[Tensor, "B T H"]:
+        """A whole sequence at once; its outputs everywhere, or at the positions `at`."""
 
     @abstractmethod
     def stream(self, x: Float[Tensor, "B L H"], state: S, lengths: Lengths = None) -> tuple[Float[Tensor, "B L H"], S]:
@@ -144,3 +148,17 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Tensor | None:
     if visible and bool(((found < 0) | (found > x.shape[1])).any()):
         raise ValueError(f"lengths must lie between 0 and {x.shape[1]}, the length of x, not {found.tolist()}")
     return found.to(x.device, torch.int64)
+
+
+def check_positions(at: Positions, x: Tensor) -> None:
+    """`at` has a row of positions for each row of x."""
+    if at is None:
+        return
+    if at.ndim != 2 or len(at) != len(x) or at.dtype != torch.int64:
+        raise ValueError(
+            f"positions must be whole numbers (torch.int64), a row for each of the {len(x)} rows of x, "
+            f"not {at.dtype} of shape {tuple(at.shape)}"
+        )
+    visible = at.device.type == "cpu" and not torch.compiler.is_compiling()
+    if visible and at.numel() and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
+        raise ValueError(f"positions must lie between 0 and {x.shape[1] - 1}, not {int(at.min())} and {int(at.max())}")

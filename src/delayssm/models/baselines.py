@@ -6,7 +6,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.layers.inputs import Tokens
-from delayssm.models.positions import take
+from delayssm.layers.streaming import Positions, check_positions
+from delayssm.system.padding import take
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,10 +23,11 @@ class LSTMModel(nn.Module):
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, vocab_size, bias=False)
 
-    def forward(self, x: Int[Tensor, "B L"], at: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
         """Logits after each token, or only after those at the positions `at` of each row."""
+        check_positions(at, x)
         y, _ = self.lstm(self.embedding(x))
-        logits: Tensor = self.head(self.norm(y if at is None else take(y, at)))
+        logits: Tensor = self.head(self.norm(take(y, at)))
         return logits
 
 
@@ -40,8 +42,9 @@ class TransformersModel(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Int[Tensor, "B L"], at: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
         """Logits after each token, or only after those at the positions `at` of each row."""
+        check_positions(at, x)
         y = self.model.base_model(input_ids=x, use_cache=False).last_hidden_state
-        logits: Tensor = self.model.get_output_embeddings()(y if at is None else take(y, at))
+        logits: Tensor = self.model.get_output_embeddings()(take(y, at))
         return logits

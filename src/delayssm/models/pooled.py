@@ -41,14 +41,13 @@ class PooledModel(nn.Module):
 
     def forward(self, x: Tensor, lengths: Lengths = None) -> Float[Tensor, "B O"]:
         """x is (batch, length) tokens or (batch, length, features) values."""
-        y = self.norm(self.backbone(self.inputs(x, lengths), lengths))
+        u = self.inputs(x, lengths)
         valid = check_lengths(lengths, x)
         if valid is None:
-            valid = torch.full((len(y),), y.shape[1], device=y.device)
-        if self.pooling == "mean":
-            pooled = without_padding(y, valid).sum(1) / valid.clamp(min=1).unsqueeze(-1)
-        else:
-            pooled = y[torch.arange(len(y), device=y.device), (valid - 1).clamp(min=0)]
+            valid = torch.full((len(u),), u.shape[1], device=u.device)
+        last = (valid - 1).clamp(min=0).unsqueeze(1) if self.pooling == "last" else None
+        y = without_padding(self.norm(self.backbone(u, lengths, last)), valid, last)
+        pooled = y.sum(1) if self.pooling == "last" else y.sum(1) / valid.clamp(min=1).unsqueeze(-1)
         answer: Tensor = self.head(pooled)
         return answer
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from delayssm.layers import decoding
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.stack import Stack
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths, check_rows
-from delayssm.models.positions import take
+from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths, check_rows
 from delayssm.models.sampling import Sampling
 from delayssm.system.padding import without_padding
 from delayssm.system.state import States
@@ -39,19 +38,17 @@ class TokenModel(Streaming[States]):
         self.norm = nn.LayerNorm(self.d_model)
         self.head = nn.Linear(self.d_model, vocab_size, bias=False)
 
-    def forward(
-        self, x: Int[Tensor, "B L"], lengths: Lengths = None, at: Int[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B L V"] | Float[Tensor, "B T V"]:
+    def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None, at: Positions = None) -> Float[Tensor, "B T V"]:
         """Logits after each token of whole sequences, or only after those at the positions `at` of each row."""
-        y = self.backbone(self.embedding(x, lengths), lengths)
-        return self._logits(y, lengths) if at is None else self._logits(take(y, at), None)
+        y = self.backbone(self.embedding(x, lengths), lengths, at)
+        return without_padding(self._logits(y), check_lengths(lengths, x), at)
 
     def stream(
         self, x: Int[Tensor, "B L"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L V"], States]:
         """Logits after each token of a chunk, and the state after it."""
         y, state = self.backbone.stream(self.embedding(x, lengths), state, lengths)
-        return self._logits(y, lengths), state
+        return without_padding(self._logits(y), check_lengths(lengths, y)), state
 
     @torch.no_grad()
     def step(
@@ -114,7 +111,7 @@ class TokenModel(Streaming[States]):
             return
         state = self.init_state(1, max_length=tokens.shape[1] + count - 1)
         y, state = self.backbone.stream(self.embedding(tokens), state)
-        logits = self._logits(y[:, -1:], None)[:, 0]
+        logits = self._logits(y[:, -1])
         following = self.decoder(state)
         for i in range(count):
             token = sampling.draw(logits[0], generator)
@@ -133,5 +130,6 @@ class TokenModel(Streaming[States]):
     def _program(self, state: States) -> Program | None:
         return decoding.program(self.backbone.blocks, state, (self.embedding, self.norm, self.head))
 
-    def _logits(self, y: Tensor, lengths: Lengths) -> Tensor:
-        return without_padding(self.head(self.norm(y)), check_lengths(lengths, y))
+    def _logits(self, y: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(y))
+        return logits
