@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import nn
 
@@ -41,6 +42,8 @@ def curves(results: Results) -> Figure:
                 axis.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
         axis.set_title(label)
         axis.set_ylim(-0.03, 1.03)
+        axis.set_xlim(left=0)
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.set_xlabel("training step")
         axis.set_ylabel("validation accuracy")
