@@ -29,3 +29,16 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     before = delayssm.backend()
     yield delayssm.backend(request.param)
     delayssm.backend(before)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tests that train: several run at once, and threads that wait for each other cost most of the time."""
+    import numba
+
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(before[0])
+    numba.set_num_threads(before[1])

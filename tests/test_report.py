@@ -15,11 +15,13 @@ from delayssm.lab.report import page
 from delayssm.lab.report.collect import collect
 from tests.lab import LSTM, TASK, create, tiny
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     """DS4D with two seeds, LSTM with two learning rates, one run that has not begun."""
     root = tmp_path_factory.mktemp("runs")
     for run in (tiny(), tiny(seed=1), tiny(LSTM), tiny(LSTM, lr=2e-2, steps=40)):

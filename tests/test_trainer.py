@@ -20,6 +20,8 @@ from delayssm.models import specs
 from delayssm.tasks.task import Split, score
 from tests.lab import DS4D, LSTM, ONE_THREAD, TASK, create, finish, run, start, tiny
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TWO_PROCESSES = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
 LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
 
