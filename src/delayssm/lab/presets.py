@@ -65,13 +65,11 @@ def paper(task: TaskName, model: ModelName) -> Run:
         "gpt2": gpt2,
         "llama": Llama(d_model=150, depth=3, heads=3, d_mlp=376),
     }
-    copy = task.startswith("copy")
-    spec = (COPY if copy else sums)[model]
+    spec = (COPY if task.startswith("copy") else sums)[model]
     training = Training(
         steps=2000 if task == "copy-fixed" else 8000,
         batch_size=64,
         dt_lr=_dt_lr(spec),
-        rows_at_once=(8 if copy else 4) if isinstance(spec, Mamba) else None,
         validation_size=1024,
     )
     return Run(task=MEMORIES[task], model=spec, training=training, label=_label(model, spec))
@@ -108,7 +106,6 @@ def mini(task: TaskName, model: ModelName) -> Run:
         batch_size=16,
         lr=4e-3,
         dt_lr=_dt_lr(spec),
-        rows_at_once=8 if isinstance(spec, Mamba) else None,
         evaluate_every=50,
         validation_size=256,
     )

@@ -1,12 +1,15 @@
 """What delay models are compared with. All have an embedding, a final norm, and a head of its own without bias."""
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from delayssm.backends import backend
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.streaming import Positions, check_positions
+from delayssm.models.selective_scan import compiled_scan
 from delayssm.system.padding import take
 
 if TYPE_CHECKING:
@@ -48,3 +51,12 @@ class TransformersModel(nn.Module):
         y = self.model.base_model(input_ids=x, use_cache=False).last_hidden_state
         logits: Tensor = self.model.get_output_embeddings()(take(y, at))
         return logits
+
+
+class MambaModel(TransformersModel):
+    """The same for Mamba, whose scan is a compiled loop on a CPU (unless the backend is "eager")."""
+
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
+        """Logits after each token, or only after those at the positions `at` of each row."""
+        with compiled_scan() if backend() == "numba" else nullcontext():
+            return super().forward(x, at)

@@ -11,7 +11,7 @@ from torch import nn
 from delayssm.layers import layer
 from delayssm.layers.block import Block
 from delayssm.layers.stack import Stack
-from delayssm.models.baselines import LSTMModel, TransformersModel
+from delayssm.models.baselines import LSTMModel, MambaModel, TransformersModel
 from delayssm.models.matching import count_parameters, match_width
 from delayssm.models.token import TokenModel
 
@@ -95,7 +95,7 @@ class Mamba:
     d_state: int
     conv_kernel: int = 3
 
-    def build(self, vocab_size: int, max_length: int) -> TransformersModel:
+    def build(self, vocab_size: int, max_length: int) -> MambaModel:
         """The model, freshly initialised."""
         from transformers import MambaConfig, MambaForCausalLM
 
@@ -107,7 +107,7 @@ class Mamba:
             state_size=self.d_state,
             conv_kernel=self.conv_kernel,
         )
-        return TransformersModel(MambaForCausalLM(config))
+        return MambaModel(MambaForCausalLM(config))
 
 
 @dataclass(frozen=True, kw_only=True)
