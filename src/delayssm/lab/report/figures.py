@@ -71,7 +71,8 @@ def delays(results: Results) -> Figure | None:
             )
         # From a data token to the position that must repeat it.
         shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
-        axis.axvspan(shortest - 3, longest + 3, color="black", alpha=0.15, linewidth=0)
+        margin = run.task.max_length / 100  # so that it can be seen
+        axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
         axis.set_xlabel("delay at the start, in steps")
