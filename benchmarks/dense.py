@@ -22,7 +22,7 @@ class DenseStep:
     @torch.inference_mode()
     def __call__(self, tokens: Tensor) -> Tensor:
         """tokens (B,) -> logits (B, V)."""
-        x, t = self.model.embedding(tokens), self.t
+        x, t = self.model.embedding.weight[tokens], self.t
         for block, (lam, mu, b, c, k, alpha), buffer in zip(
             _blocks(self.model.backbone), self.systems, self.buffers, strict=True
         ):
