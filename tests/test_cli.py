@@ -171,4 +171,4 @@ def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:
     create(tmp_path, tiny())
     code, _, errors = here("eval", tmp_path)
     assert code == 1
-    assert "there is no checkpoint at" in errors
+    assert "there is no file" in errors

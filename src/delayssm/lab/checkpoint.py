@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -20,7 +18,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from delayssm.system import files
+from delayssm.system import tensor_file
+from delayssm.system.tensor_file import Damaged
 
 #: The number goes up when what is in a file changes its meaning.
 FORMAT = "delayssm checkpoint 1"
@@ -45,10 +44,6 @@ class Progress:
     loss: float = 0.0
     correct: float = 0.0
     count: float = 0.0
-
-
-class Damaged(ValueError):
-    """A file that is not what was once written."""
 
 
 def last(directory: Path) -> Path:
@@ -120,28 +115,11 @@ def load_training(directory: Path) -> tuple[dict[str, Tensor], Progress] | None:
 
 def write(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
     """Tensors and progress in one file."""
-    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    about = {
-        "format": FORMAT,
-        "digest": files.digest(tensors),
-        "progress": json.dumps(asdict(progress)),
-    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, to_bytes(tensors, about))
+    tensor_file.write(path, FORMAT, tensors, {"progress": json.dumps(asdict(progress))})
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], Progress]:
     """What `write` wrote, or `Damaged`."""
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no checkpoint at {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise Damaged(f"{path} is damaged: {error}") from error
-    if about.get("format") != FORMAT:
-        raise Damaged(f"{path} is not a checkpoint that this version can read: format {about.get('format')!r}")
-    if about["digest"] != files.digest(tensors):
-        raise Damaged(f"{path} is damaged: its content does not match its checksum")
+    tensors, about = tensor_file.read(path, FORMAT)
     return tensors, Progress(**json.loads(about["progress"]))

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.system import files, state_file
-from delayssm.system.state import State, States
+from delayssm.system import files, tensor_file
+from delayssm.system.state import FORMAT, State, States
 
 S = TypeVar("S", bound=State | States)
 Lengths = Int[Tensor, " B"] | Sequence[int] | None
@@ -84,7 +84,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
     def load_state(self, path: Path | str) -> S:
         """The streams that `state.save` wrote, to be continued bit for bit by the module that they belong to."""
         path = Path(path)
-        saved, about = state_file.read(path)
+        saved, about = tensor_file.read(path, FORMAT)
         mine = self._owner.fingerprint()
         if about["model"] != mine["model"]:
             raise ValueError(f"{path} has streams of another model,\n{about['model']}\nwhile this is\n{mine['model']}")
@@ -96,7 +96,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
         max_length = None if about["max_length"] == "None" else int(about["max_length"])
         batch_size = next(len(t) for name, t in saved.items() if name.endswith("position"))
         state = self.init_state(batch_size, max_length)
-        state_file.fill(state.tensors(), saved, path)
+        tensor_file.fill(state.tensors(), saved, path)
         return state
 
     @abstractmethod

@@ -12,10 +12,12 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from delayssm.system import state_file
+from delayssm.system import tensor_file
 from delayssm.system.layout import Layout
 
 Rows = Sequence[int] | Tensor
+#: Of saved streams. The number goes up when what is in a file changes its meaning.
+FORMAT = "delayssm state 1"
 
 
 class Owner(Protocol):
@@ -115,7 +117,7 @@ class Streams(ABC):
         if self.model is None:
             raise ValueError("only a state made by a module's init_state can be saved")
         about = {"max_length": str(self.max_length), **self.model.fingerprint()}
-        state_file.write(Path(path), self.tensors(), about)
+        tensor_file.write(Path(path), FORMAT, self.tensors(), about)
 
     def _index(self, rows: Rows) -> Tensor:
         index = torch.as_tensor(rows)
