@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from benchmarks import measure
-from benchmarks.dense import DenseStep
 from delayssm import DS4D, S4D, Block, Stack, TokenModel
+from delayssm.studies.dense import DenseStep
 
 WIDTH, N, DEPTH, VOCABULARY = 256, 64, 4, 100
 LENGTHS = [1024, 2048, 4096, 8192, 65_536]
@@ -51,8 +51,9 @@ def step_of(name: str, batch: int, length: int) -> tuple[Callable[[Tensor], Tens
     """A function from tokens to logits, and the bytes of its state."""
     model = model_of(name, length)
     if name == "dense":
-        dense = DenseStep(model, batch, length)
-        return dense, dense.nbytes
+        dense = DenseStep(model.backbone, batch, length)
+        weight = model.embedding.weight
+        return lambda tokens: model.head(model.norm(dense(weight[tokens]))), dense.nbytes
     state = model.init_state(batch, length if name == "ds4d" else None)
     return model.decoder(state), state.nbytes
 

@@ -85,7 +85,7 @@ def test_the_best_weights_have_the_best_accuracy(tmp_path: Path) -> None:
     model, loaded = evaluate.load_model(directory)
     found = score(model, TASK.batch(loaded.seed, Split.VALIDATION, range(10)))
     assert int(found.correct) / found.count == summary["accuracy"] > 0.1
-    by_lag = evaluate.accuracy_by_lag(directory, 10, rows_at_once=3)
+    by_lag = evaluate.accuracy_by_lag(*evaluate.load_model(directory), 10, rows_at_once=3)
     assert set(by_lag) <= {6, 7, 8}
     assert sum(a.samples for a in by_lag.values()) == 10
     assert sum(a.mean * a.samples for a in by_lag.values()) / 10 == pytest.approx(summary["accuracy"])

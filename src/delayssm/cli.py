@@ -95,13 +95,12 @@ def evaluate(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: i
         samples: how many.
         seed: of the samples; by default that of the run.
     """
-    from delayssm.lab.evaluate import accuracy_by_lag
+    from delayssm.lab.evaluate import accuracy_by_lag, load_model, overall
 
-    found = accuracy_by_lag(directory, samples, seed)
+    found = accuracy_by_lag(*load_model(directory), samples, seed)
     for lag, accuracy in found.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
-    total = sum(a.mean * a.samples for a in found.values()) / samples
-    print(f"accuracy {total:.4f}")
+    print(f"accuracy {overall(found):.4f}")
 
 
 def sweep(
@@ -170,7 +169,7 @@ def params(scale: Scale = "paper") -> None:
         table.add_column(column, justify="left" if column in ("tasks", "model") else "right")
     for row in rows(scale):
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    _console().print(table)
 
 
 def info() -> None:
@@ -218,6 +217,44 @@ def demo(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     print(f"Look at {path.resolve()}")
 
 
+def reproduce(
+    names: tyro.conf.Positional[tuple[str, ...]],
+    list: bool = False,
+    work: Path = Path("runs"),
+    out: Path = Path("results"),
+    device: Literal["cpu", "cuda"] = "cpu",
+) -> None:
+    """Make the paper's tables and figures again: do what is missing, and write results/NAME.
+
+    Args:
+        names: of studies; `--list` shows them.
+        list: show all studies, what they are, and how far they are.
+        work: where runs and measurements are kept, to go on from.
+        out: where results are written.
+        device: what to measure speed on.
+    """
+    from delayssm.studies.catalogue import studies
+
+    known = {study.name: study for study in studies(device)}
+    if unknown := sorted(set(names) - set(known)):
+        raise ValueError(f"there is no study {', '.join(unknown)}; there are {', '.join(known)}")
+    if list or not names:
+        table = Table("study", "what it shows", "done here", "results", "took")
+        for study in known.values():
+            done, total = study.progress(work)
+            table.add_row(study.name, study.title, f"{done} of {total}", *study.results(out / study.name))
+        _console().print(table)
+        return
+    for name in names:
+        try:
+            known[name].run(work)
+        except (Interrupted, KeyboardInterrupt):
+            done, total = known[name].progress(work)
+            _leave(EXIT_CODE, f"Interrupted: {done} of {total} are done. The same command goes on.")
+        known[name].write(work, out / name)
+        print(f"Look at {out / name}")
+
+
 def _train(directory: Path, run: Run) -> None:
     """Train with a progress display, and say where the results are; of several processes, only the first."""
     from delayssm.lab import training
@@ -239,6 +276,10 @@ def _train(directory: Path, run: Run) -> None:
     )
 
 
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
 def _first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
@@ -255,6 +296,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "sweep": sweep,
     "report": report,
+    "reproduce": reproduce,
     "bench": bench,
     "params": params,
     "info": info,

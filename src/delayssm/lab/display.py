@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -140,3 +143,15 @@ class Board:
 def duration(seconds: float) -> str:
     """For people."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def counted(items: Sequence[T], title: str) -> Iterator[T]:
+    """Go through items, and show how many are done: a bar on a terminal, else a line for each."""
+    if sys.stdout.isatty():
+        yield from track(items, title)
+        return
+    began = time.monotonic()
+    for done, item in enumerate(items):
+        left = f", {duration((time.monotonic() - began) / done * (len(items) - done))} left" if done else ""
+        print(f"{title}  {done + 1} of {len(items)}: {item}{left}", flush=True)
+        yield item

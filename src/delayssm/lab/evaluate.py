@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +45,11 @@ class Accuracy:
 
 
 def accuracy_by_lag(
-    directory: Path, samples: int, seed: int | None = None, rows_at_once: int = 32
+    model: nn.Module, run: Run, samples: int, seed: int | None = None, rows_at_once: int = 32
 ) -> dict[int, Accuracy]:
-    """Of the best weights on validation samples, for each lag that occurs. Another seed gives other samples."""
+    """On validation samples of a run, for each lag that occurs. Another seed gives other samples."""
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    model, run = load_model(directory)
     right: dict[int, list[float]] = {}
     for first in range(0, samples, rows_at_once):
         indices = range(first, min(first + rows_at_once, samples))
@@ -58,3 +58,8 @@ def accuracy_by_lag(
         for position, value in zip(batch.positions[:, 0].tolist(), correct.tolist(), strict=True):
             right.setdefault(position - run.task.data_length, []).append(value)
     return {lag: Accuracy(sum(values) / len(values), len(values)) for lag, values in sorted(right.items())}
+
+
+def overall(by_lag: Mapping[int, Accuracy]) -> float:
+    """The share of correct answers over all lags."""
+    return sum(a.mean * a.samples for a in by_lag.values()) / sum(a.samples for a in by_lag.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from delayssm.lab import fresh
 from delayssm.lab.display import Silent
 from delayssm.lab.presets import ModelName, Scale, TaskName, preset
 from delayssm.lab.training import Trainer, make_accelerator
@@ -26,11 +26,7 @@ def measure(
     for task in tasks:
         reference = None
         for model in models:
-            command = [sys.executable, "-m", "delayssm.lab.throughput", task, model, scale, str(steps)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-            found = json.loads(done.stdout.splitlines()[-1])
+            found = fresh.call("delayssm.lab.throughput", task, model, scale, steps)
             run = preset(task, model, scale)
             tokens = run.training.batch_size * run.task.max_length / found["seconds"]
             reference = tokens if model == "ds4d" else reference

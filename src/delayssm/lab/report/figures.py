@@ -1,41 +1,29 @@
-"""Pictures of results. Colours are told apart by colour-blind readers, line styles by printers."""
+"""Pictures of runs."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import nn
 
+from delayssm.lab.drawing import OTHER, STYLES, legend, panels
 from delayssm.lab.evaluate import initial_model, load_model
 from delayssm.lab.report.collect import Cell, Results
 from delayssm.layers.ssm import DelaySSM
 from delayssm.tasks.delayed import chance
 
-#: Colour and line style of each model.
-STYLES = {
-    "DS4D": ("#0072B2", "-"),
-    "DS4D narrow": ("#56B4E9", "-"),
-    "S4D": ("#D55E00", "--"),
-    "Mamba": ("#009E73", "-."),
-    "LSTM": ("#000000", ":"),
-    "GPT-2": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
-    "Llama": ("#E69F00", (0, (7, 2))),
-}
-_OTHER = ("#777777", "-")
-
 
 def curves(results: Results) -> Figure:
     """Validation accuracy while training: the median over seeds, and the quartiles as a band."""
-    figure, axes = _grid(len(results.tasks), width=4.4, height=3.2)
+    figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
         axis.axhline(chance(task), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
         for model in results.models:
             cell = results.cells.get((label, model))
             if cell is not None:
-                color, style = STYLES.get(model, _OTHER)
+                color, style = STYLES.get(model, OTHER)
                 steps, values = _trajectories(cell)
                 low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
                 axis.plot(steps, middle, color=color, linestyle=style, linewidth=1.8, label=model)
@@ -47,7 +35,7 @@ def curves(results: Results) -> Figure:
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.set_xlabel("training step")
         axis.set_ylabel("validation accuracy")
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -61,7 +49,7 @@ def delays(results: Results) -> Figure | None:
     ]
     if not cells:
         return None
-    figure, axes = _grid(len(cells), width=4.4, height=2.8)
+    figure, axes = panels(len(cells), width=4.4, height=2.8)
     for axis, (task, model, cell) in zip(axes, cells, strict=True):
         trained, run = load_model(cell.records[0].directory)
         for layer, (before, after) in enumerate(zip(_delays(initial_model(run)), _delays(trained), strict=True)):
@@ -77,7 +65,7 @@ def delays(results: Results) -> Figure | None:
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
         axis.set_xlabel("delay at the start, in steps")
         axis.set_ylabel("moved by, in steps")
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -94,19 +82,3 @@ def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
     found = [{int(entry["step"]): entry["accuracy"] for entry in record.metrics} for record in cell.records]
     steps = sorted({step for values in found for step in values})
     return steps, np.array([[values.get(step, np.nan) for step in steps] for values in found])
-
-
-def _grid(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    columns = min(count, 3)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _legend(figure: Figure, axes: list[Axes]) -> None:
-    """One for all, below."""
-    found = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(found), frameon=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.figure import Figure
 
+from delayssm.lab import tables
+from delayssm.lab.drawing import png
 from delayssm.lab.evaluate import answers, load_model
 from delayssm.lab.report import figures
 from delayssm.lab.report.collect import Cell, Record, Results, collect
@@ -48,28 +48,32 @@ class Answers:
 
 
 def write(paths: Sequence[Path], out: Path) -> Path:
-    """Write the page and what it is made of into `out`, and give its path.
-
-    Besides index.html there are its pictures, the table as Markdown and JSON, and runs.json: settings, environment and
-    evaluations of every run, whether or not its learning rate was the best.
-    """
-    results = collect(paths)
-    pictures = list(_pictures(results))
-    page = _page(results, pictures, _answers(results))
+    """Write the page and what it is made of into `out`, and give its path."""
+    content = contents(collect(paths))
     out.mkdir(parents=True, exist_ok=True)
-    for picture in pictures:
-        files.write(out / f"{picture.name}.png", picture.png)
-    files.write(out / "accuracy.md", markdown(results).encode())
-    files.write(out / "accuracy.json", json.dumps(_values(results), indent=2).encode())
-    files.write(out / "runs.json", json.dumps([_facts(record) for record in results.records], indent=1).encode())
-    files.write(out / "index.html", page.encode())
+    for name, data in content.items():
+        files.write(out / name, data)
     return out / "index.html"
+
+
+def contents(results: Results) -> dict[str, bytes]:
+    """Files by name: index.html, its pictures, the table as Markdown and JSON, and runs.json.
+
+    That has the settings, environment and evaluations of every run, whether or not its learning rate was the best.
+    """
+    pictures = list(_pictures(results))
+    return {
+        **{f"{picture.name}.png": picture.png for picture in pictures},
+        "accuracy.md": markdown(results).encode(),
+        "accuracy.json": json.dumps(_values(results), indent=2).encode(),
+        "runs.json": json.dumps([_facts(record) for record in results.records], indent=1).encode(),
+        "index.html": _page(results, pictures, _answers(results)).encode(),
+    }
 
 
 def markdown(results: Results) -> str:
     """The accuracy table."""
-    head = ["model", *results.tasks]
-    lines = [head, ["---"] * len(head)]
+    rows = []
     for model in results.models:
         row = [model]
         for task in results.tasks:
@@ -79,8 +83,8 @@ def markdown(results: Results) -> str:
             elif model in results.ranked(task, 1):
                 text = f"_{text}_"
             row.append(text)
-        lines.append(row)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        rows.append(row)
+    return tables.markdown(["model", *results.tasks], rows)
 
 
 def words(cell: Cell | None) -> str:
@@ -123,7 +127,7 @@ def _pictures(results: Results) -> Iterable[Picture]:
         "Learning curves",
         "Validation accuracy while training, with the best learning rate of each model: the median over seeds, and the "
         "quartiles as a band where there are several. Dotted: the best guess that ignores the data.",
-        _png(figures.curves(results)),
+        png(figures.curves(results)),
     )
     if (figure := figures.delays(results)) is not None:
         yield Picture(
@@ -131,7 +135,7 @@ def _pictures(results: Results) -> Iterable[Picture]:
             "Learned delays",
             "Each point is a channel: where its delay began, and how far training has moved it. The grey bar is the "
             "distance from a data token to the position that answers for it.",
-            _png(figure),
+            png(figure),
         )
 
 
@@ -160,9 +164,3 @@ def _page(results: Results, pictures: list[Picture], samples: list[Answers]) -> 
         words=words,
         chance={label: chance(task) for label, task in results.tasks.items()},
     )
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160)
-    return buffer.getvalue()

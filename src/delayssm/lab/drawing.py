@@ -1,0 +1,44 @@
+"""What all figures share. Colours are told apart by colour-blind readers, line styles by printers."""
+
+from __future__ import annotations
+
+import io
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+#: Colour and line style of each model.
+STYLES = {
+    "DS4D": ("#0072B2", "-"),
+    "DS4D narrow": ("#56B4E9", "-"),
+    "S4D": ("#D55E00", "--"),
+    "Mamba": ("#009E73", "-."),
+    "LSTM": ("#000000", ":"),
+    "GPT-2": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
+    "Llama": ("#E69F00", (0, (7, 2))),
+}
+OTHER = ("#777777", "-")
+
+
+def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """A figure of equal panels, row by row; width and height of each in inches."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def legend(figure: Figure, axes: list[Axes], columns: int | None = None) -> None:
+    """One for all panels, below them."""
+    found = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns or len(found), frameon=False)
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160)
+    return buffer.getvalue()
