@@ -281,6 +281,9 @@ def test_command_line(tmp_path: Path) -> None:
     code, out, _ = run("-m", "delayssm", "reproduce", "--list", "--out", tmp_path / "o", "--work", tmp_path / "w")
     assert code == 0
     assert "0 of 20" in out
+    code, _, errors = run("-m", "delayssm", "reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
+    assert code == 1
+    assert "nothing of synthetic is done" in errors
     code, _, errors = run("-m", "delayssm", "reproduce", "everything")
     assert code == 1
     assert "there is no study everything; there are phase" in errors

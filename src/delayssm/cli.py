@@ -220,6 +220,7 @@ def demo(out: Path = Path("runs/demo"), steps: int = 400) -> None:
 def reproduce(
     names: tyro.conf.Positional[tuple[str, ...]],
     list: bool = False,
+    so_far: bool = False,
     work: Path = Path("runs"),
     out: Path = Path("results"),
     device: Literal["cpu", "cuda"] = "cpu",
@@ -229,6 +230,7 @@ def reproduce(
     Args:
         names: of studies; `--list` shows them.
         list: show all studies, what they are, and how far they are.
+        so_far: do nothing that is missing; write results from what is done.
         work: where runs and measurements are kept, to go on from.
         out: where results are written.
         device: what to measure speed on.
@@ -247,10 +249,12 @@ def reproduce(
         return
     for name in names:
         try:
-            known[name].run(work)
+            if not so_far:
+                known[name].run(work)
         except (Interrupted, KeyboardInterrupt):
             done, total = known[name].progress(work)
-            _leave(EXIT_CODE, f"Interrupted: {done} of {total} are done. The same command goes on.")
+            _leave(EXIT_CODE, f"Interrupted: {done} of {total} are done. The same command goes on; with --so-far, it "
+                   "writes what is done.")  # fmt: skip
         known[name].write(work, out / name)
         print(f"Look at {out / name}")
 

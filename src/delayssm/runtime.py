@@ -1,6 +1,7 @@
 """What this process runs on, and how it treats memory."""
 
 import ctypes
+import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +24,11 @@ def keep_freed_memory() -> bool:
         return False
     libc = ctypes.CDLL(None)
     return all(libc.mallopt(option, _LARGEST) for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
+
+
+def available_cores() -> int:
+    """Cores that this process may run on, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory() -> int:

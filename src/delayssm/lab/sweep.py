@@ -20,6 +20,7 @@ from delayssm.lab.display import Board, Display, Status
 from delayssm.lab.interrupt import EXIT_CODE, Interrupted, Interruption
 from delayssm.lab.run import Run
 from delayssm.lab.training import Summary
+from delayssm.runtime import available_cores
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[O
     """
     directories, done = prepare(runs, root)
     waiting = deque(directory for directory in directories if directory not in done)
-    gpus, cores = torch.cuda.device_count(), os.cpu_count() or 1
+    gpus, cores = torch.cuda.device_count(), available_cores()
     workers = min(workers or gpus or cores, max(1, len(waiting)))
     threads = max(1, cores // workers)
     places = list(range(workers))

@@ -15,6 +15,7 @@ from delayssm.studies.study import File, Found, Measured
 
 TRAINING, DECODING = "training, tokens/s", "decoding, tokens/s"
 PEAK, STATE = "training, peak GB", "decoding, MB of state per layer"
+RATIOS = TRAINING, DECODING
 S4D, DS4D, MATCHED = Sizes(delayed=False), Sizes(), Sizes(d_model=241)
 #: Numbers by length, by model, by metric.
 Lines = dict[str, dict[str, dict[int, float]]]
@@ -70,14 +71,15 @@ class Efficiency(Measured[Point]):
             for metric, number in numbers.items():
                 by_length = lines.setdefault(metric, {}).setdefault(self._label(point), {})
                 by_length[point.length] = max(number, by_length.get(point.length, number))
-        speeds = lines.get(TRAINING, {})
-        base = speeds.get(f"S4D, H {self.s4d.d_model}", {})
-        others = {label: values for label, values in speeds.items() if values is not base}
-        ratios = {
+        return {**lines, **{f"{metric} / S4D": self._ratios(lines[metric]) for metric in RATIOS if metric in lines}}
+
+    def _ratios(self, models: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+        base = models.get(f"S4D, H {self.s4d.d_model}", {})
+        return {
             label: {length: value / base[length] for length, value in values.items() if length in base}
-            for label, values in others.items()
+            for label, values in models.items()
+            if values is not base
         }
-        return {**lines, "training speed / S4D": ratios}
 
     def _label(self, point: Point) -> str:
         name = f"{'DS4D' if point.sizes.delayed else 'S4D'}, H {point.sizes.d_model}"
@@ -97,10 +99,10 @@ class Efficiency(Measured[Point]):
             axis.minorticks_off()
             axis.set_xlabel("sequence length")
             axis.grid(alpha=0.25, linewidth=0.5)
-            if metric.startswith("decoding"):
+            if metric in (DECODING, STATE):
                 axis.set_yscale("log")
             else:
-                axis.set_ylim(bottom=0)
+                axis.set_ylim(0, 1.1 * max((max(values.values()) for values in models.values() if values), default=1))
             if metric.endswith("/ S4D"):
                 axis.axhline(1, color="black", linewidth=0.8)
         legend(figure, axes, columns=4)

@@ -41,7 +41,10 @@ class ImpulseResponses(Study):
         return sum(summary["seconds"] for summary in finished(self.ds4d + self.s4d, work / "mini"))
 
     def files(self, work: Path) -> Iterable[File]:
-        for name, runs, order in (("ds4d", self.ds4d, "delay"), ("s4d", self.s4d, "peak")):
+        for name, planned, order in (("ds4d", self.ds4d, "delay"), ("s4d", self.s4d, "peak")):
+            runs = [run for run in planned if finished([run], work / "mini")]
+            if not runs:
+                continue
             found = [_responses(work / "mini" / run.name) for run in runs]
             yield f"{name}.png", _figure(runs, found, order)
             orders = {run.name: sorted(times.tolist()) for run, (_, times) in zip(runs, found, strict=True)}

@@ -50,9 +50,11 @@ class Study(ABC):
 
     def write(self, work: Path, out: Path) -> None:
         """Put the files into `out`, and about.json: where, when and how they came to be."""
+        done, total = self.progress(work)
+        if not done:
+            raise ValueError(f"nothing of {self.name} is done in {work}, so there is nothing to show")
         began = time.perf_counter()
         content = dict(self.files(work))
-        done, total = self.progress(work)
         about = {
             "title": self.title,
             "command": f"delayssm reproduce {self.name}",

@@ -1,0 +1,50 @@
+"""What the pages show is what results/ holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.refresh import PAGES, ROOT, refreshed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert "<!-- results/" in text
+    assert refreshed(text, ROOT) == text, "run `python docs/refresh.py`"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in target]
+    missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+    assert targets
+    assert missing == []
+
+
+def test_the_results_page_shows_everything() -> None:
+    """All tables and all pictures."""
+    page = (ROOT / "docs" / "results.md").read_text()
+    results = ROOT / "results"
+    for path in [*results.glob("*/table.md"), *results.glob("*/about.json")]:
+        assert f"<!-- {path.relative_to(ROOT)} -->" in page
+    for path in results.glob("*/*.png"):
+        assert f"(../{path.relative_to(ROOT)})" in page
+
+
+def test_files_are_put_where_they_belong(tmp_path: Path) -> None:
+    directory = tmp_path / "results" / "x"
+    directory.mkdir(parents=True)
+    (directory / "table.md").write_text("| new |\n")
+    about = {"command": "c", "date": "d", "done": 2, "total": 3, "seconds": 7200}
+    where = {"machine": "M", "threads": "8", "torch": "2"}
+    (directory / "about.json").write_text(json.dumps({**about, "environment": where}))
+    page = "a\n<!-- results/x/table.md -->\nold\n<!-- end -->\nb\n<!-- results/x/about.json -->\n<!-- end -->\n"
+    expected = (
+        "a\n<!-- results/x/table.md -->\n| new |\n<!-- end -->\nb\n"
+        "<!-- results/x/about.json -->\n`c` · d · M, 8 threads · torch 2 · 2.0 h · **2 of 3 done**\n<!-- end -->\n"
+    )
+    assert refreshed(page, tmp_path) == expected
+    assert refreshed(expected, tmp_path) == expected
