@@ -1,7 +1,7 @@
 """Bring the pages up to date with what is in results/: `python docs/refresh.py`.
 
-A page encloses what a file says between <!-- results/NAME/FILE --> and <!-- end -->. Markdown is put there as it is, and
-an about.json as one line on how the results came to be; so no number of a table is ever typed.
+A page encloses what a file says between <!-- results/NAME/FILE --> and <!-- end -->. Markdown is put there as it is, an
+about.json as one line on how the results came to be; so no number of a table is ever typed.
 """
 
 from __future__ import annotations
