@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from delayssm import DelaySSM
+from delayssm.lab import tables
 from delayssm.lab.evaluate import initial_model, load_model
 from delayssm.lab.run import Run
 from delayssm.models import specs
@@ -51,6 +52,11 @@ def _make(study: Study, work: Path, out: Path) -> dict[str, bytes]:
 
 def _rows(table: bytes) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.decode().splitlines()]
+
+
+def test_tables_hold_any_text() -> None:
+    lines = tables.markdown(["a", "size |x|"], [["1", "2"]]).splitlines()
+    assert lines == ["| a | size \\|x\\| |", "| - | ---------- |", "| 1 | 2          |"]
 
 
 def test_names_are_unique_and_nothing_is_done_in_the_beginning(tmp_path: Path) -> None:
@@ -214,10 +220,13 @@ def test_synthetic_has_ours_above_the_papers(work: Path, tmp_path: Path) -> None
 
 
 def test_unfinished_runs_are_marked(work: Path, tmp_path: Path) -> None:
-    study = Synthetic(runs=(tiny(), tiny(seed=7)))
+    study = Synthetic(runs=(tiny(), tiny(S4D, seed=7)))
     study.write(work, tmp_path / "out")  # the second has not begun
     about = json.loads((tmp_path / "out" / "about.json").read_text())
     assert (about["done"], about["total"]) == (1, 2)
+    rows = {(row[0], row[1]): row[2] for row in _rows((tmp_path / "out" / "table.md").read_bytes())}
+    assert rows["DS4D", "ours"].endswith("(1 seed, 1 lr)")
+    assert rows["S4D", "ours"] == "not run"
     assert study.results(tmp_path / "out")[0].endswith(", 1 of 2")
 
 

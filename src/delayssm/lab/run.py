@@ -116,7 +116,7 @@ class Run:
         model: by what; its sizes.
         training: how.
         seed: of initial parameters and data.
-        label: what reports call the model.
+        label: what reports call the model, if not by its family.
     """
 
     task: DelayedMemory
@@ -128,8 +128,13 @@ class Run:
     @property
     def name(self) -> str:
         """For a directory among others: task, model, learning rate, seed."""
-        words = f"{self.task.label.replace(' delay', '')} {self.label or self.model.family}"
+        words = f"{self.task.label.replace(' delay', '')} {self.model_label}"
         return f"{re.sub('[^a-z0-9]+', '-', words.lower())}-lr{self.training.lr:g}-seed{self.seed}"
+
+    @property
+    def model_label(self) -> str:
+        """What reports call the model."""
+        return self.label or self.model.family
 
     def parameters(self) -> int:
         """How many the model has."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table that is also readable as it stands."""
+    head, *rows = ([cell.replace("|", r"\|") for cell in line] for line in (head, *rows))
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]
     cells = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)

@@ -60,10 +60,9 @@ class Synthetic(Study):
         return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
 
     def files(self, work: Path) -> Iterable[File]:
-        directories = [work / self.root / run.name for run in self.runs]
-        results = collect([directory for directory in directories if (directory / "config.json").exists()])
+        results = collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
         yield from page.contents(results).items()
-        yield "table.md", comparison(results).encode()
+        yield "table.md", comparison(results, self.runs).encode()
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,10 @@ class PaperCopy(Synthetic):
     root: str = "paper"
 
 
-def comparison(results: Results) -> str:
-    """Ours above the paper's."""
+def comparison(results: Results, planned: Iterable[Run]) -> str:
+    """Ours above the paper's; models that are planned and have no run yet come last."""
     rows = []
-    for model in results.models:
+    for model in dict.fromkeys([*results.models, *(run.model_label for run in planned)]):
         rows.append([model, "ours", *(_words(results.cells.get((task, model))) for task in results.tasks)])
         if model in paper.SYNTHETIC:
             reported = dict(zip(paper.TASKS, paper.SYNTHETIC[model], strict=True))
@@ -91,7 +90,7 @@ def comparison(results: Results) -> str:
 def _words(cell: Cell | None) -> str:
     """The accuracy, and what it is from."""
     if cell is None:
-        return "–"
+        return "not run"
     seeds, rates = len(cell.records), len(cell.tried)
     return f"{page.words(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, {rates} lr)"
 

@@ -105,7 +105,7 @@ def collect(paths: Sequence[Path]) -> Results:
             raise ValueError(f"{directory} and others have different tasks under one name; report them apart")
         record = Record(directory, run, environment, metrics, read_summary(directory) is not None)
         records.append(record)
-        key = run.task.label, run.label or run.model.family
+        key = run.task.label, run.model_label
         groups.setdefault(key, {}).setdefault(run.training.lr, []).append(record)
     if not groups:
         raise ValueError("none of these runs has been evaluated yet; train them first")
