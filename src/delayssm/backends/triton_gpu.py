@@ -1,0 +1,93 @@
+"""The operations fused for GPUs, in Triton. This file prepares launches; the kernels are in `triton_transfer` and
+`triton_recurrence`. With TRITON_INTERPRET=1 they run on CPU tensors, slowly, which is how they are tested without a GPU.
+
+Gradients through `stream` are the eager ones: training goes through the transfer function.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from delayssm.backends import BLOCK, eager, triton_recurrence, triton_transfer
+
+#: Room for what cascades feed back while a chunk runs through them. Longer chunks take several launches.
+_SCRATCH_BYTES = 1 << 28
+
+_TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
+
+transpose = eager.transpose
+scan_backward = eager.scan_backward
+
+
+def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
+    lam, _, w, _, alpha = system
+    directions, channels, modes, _ = w.shape
+    bins = size // 2 + 1
+    out = torch.empty(directions, channels, bins, 2, dtype=lam.dtype, device=lam.device)
+    grid = triton.cdiv(bins, triton_transfer.FORWARD["BLOCK_M"]), directions * channels
+    triton_transfer.transfer[grid](
+        *_float64(system), *_geometry(size, rho, lam.device), out, channels, modes, bins, size,
+        dtype=_TYPES[lam.dtype], **triton_transfer.FORWARD,
+    )  # fmt: skip
+    return out
+
+
+def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
+    lam, _, w, _, _ = system
+    directions, channels, modes, _ = w.shape
+    g_lam, g_mu, g_w = (torch.empty(w.shape, dtype=lam.dtype, device=lam.device) for _ in range(3))
+    g_alpha = torch.empty(w.shape[:3], dtype=lam.dtype, device=lam.device)
+    grid = triton.cdiv(modes, triton_transfer.BACKWARD["BLOCK_N"]), directions * channels
+    triton_transfer.transfer_backward[grid](
+        grad.contiguous(), *_float64(system), *_geometry(size, rho, lam.device), g_lam, g_mu, g_w, g_alpha,
+        channels, modes, size // 2 + 1, size, dtype=_TYPES[lam.dtype], **triton_transfer.BACKWARD,
+    )  # fmt: skip
+    return [g_lam.sum(0), g_mu.sum(0), g_w, g_alpha.sum((0, 2))]
+
+
+def scan(
+    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+) -> Tensor:  # fmt: skip
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    x = x.contiguous()
+    constants = [z.contiguous() for z in system]
+    rooms, room = layout, 0  # nothing looks at them
+    coming = feedback
+    if copies.shape[1] > 0 and x.shape[1] >= BLOCK:
+        k = system[4]
+        needed = torch.where(layout[:, 3] > 0, k.clamp(max=x.shape[1]), 0)
+        rooms, room = needed.cumsum(0) - needed, int(needed.sum())
+    modes = h.shape[-1]
+    at_once = max(1, _SCRATCH_BYTES // max(1, room * 2 * modes * feedback.element_size()))
+    if room:
+        coming = feedback.new_empty(min(at_once, len(x)), room, 2, modes)
+    block = triton.next_power_of_2(modes)
+    for first in range(0, len(x), at_once):
+        part = slice(first, first + at_once)
+        tensors = [t[part] for t in (x, y, lengths, position)]
+        memory = [t[part] for t in (h, feedback, copies, inputs)]
+        triton_recurrence.scan[(len(tensors[0]) * x.shape[2],)](
+            *constants, *tensors, layout, *memory, coming, rooms,
+            x.shape[1], x.shape[2], modes, feedback.shape[1], copies.shape[1], inputs.shape[1], room,
+            BLOCK_N=block, num_warps=max(1, block // 32),
+        )  # fmt: skip
+    return y
+
+
+def _float64(system: Sequence[Tensor]) -> list[Tensor]:
+    lam, mu, w, k, alpha = system
+    return [lam.double().contiguous(), mu.double().contiguous(), w.double().contiguous(), k, alpha.double()]
+
+
+@functools.lru_cache(maxsize=32)
+def _geometry(size: int, rho: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """e^(-2 pi i m / size) for m = 0..size-1, as pairs; and rho. Numbers given to a kernel would be float32."""
+    angle = torch.arange(size, dtype=torch.float64) * (-2 * math.pi / size)
+    roots = torch.stack((angle.cos(), angle.sin()), -1)
+    return roots.to(device), torch.tensor([rho], dtype=torch.float64, device=device)
