@@ -79,21 +79,21 @@ def test_a_delay_beyond_the_window_is_not_heard() -> None:
     assert not ssm.nu_tau.grad.any()
 
 
-def _random_system(directions: int, channels: int, modes: int, dtype: torch.dtype) -> list[torch.Tensor]:
+def _random_system(directions: int, channels: int, modes: int) -> list[torch.Tensor]:
     ssm = DelaySSM(channels, 2 * modes, 30, bidirectional=directions == 2, dt_min=0.05, dt_max=0.5)
     system = ssm._system()
     k = system.k.clone()
     k[0] = 0  # one channel without a delayed branch
     w = torch.randn_like(system.c)
-    return [t.detach().to(dtype) for t in (system.lam, system.mu, w)] + [k, system.alpha.detach().to(dtype)]
+    return [t.detach() for t in (system.lam, system.mu, w)] + [k, system.alpha.detach()]
 
 
 @pytest.mark.parametrize("size", [16, 18, 31, 320])
 @pytest.mark.parametrize("directions", [1, 2])
 def test_fused_transfer_equals_eager(directions: int, size: int) -> None:
-    system = _random_system(directions, 5, 3, torch.float64)
-    expected = eager.transfer(system, size, 0.99)
-    assert relative_rms(numba_cpu.transfer(system, size, 0.99), expected) <= 1e-13
+    system = _random_system(directions, 5, 3)
+    expected = eager.transfer(system, size, 0.99, torch.float64)
+    assert relative_rms(numba_cpu.transfer(system, size, 0.99, torch.float64), expected) <= 1e-13
     grad = torch.randn_like(expected)
     for fused, plain in zip(
         numba_cpu.transfer_backward(grad, system, size, 0.99),
@@ -106,19 +106,19 @@ def test_fused_transfer_equals_eager(directions: int, size: int) -> None:
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradients(backend: str, directions: int) -> None:
-    lam, mu, w, k, alpha = _random_system(directions, 3, 2, torch.float64)
+    lam, mu, w, k, alpha = _random_system(directions, 3, 2)
 
     def function(*t: torch.Tensor) -> torch.Tensor:
         lam, mu, w, alpha = t
-        return _kernel([lam, mu, w, k, alpha], 20, 48, 1e-3)  # finite differences would amplify rounding further
+        return _kernel([lam, mu, w, k, alpha], 20, 48, 1e-3, torch.float64)  # finite differences would amplify rounding further
 
     inputs = [t.clone().requires_grad_() for t in (lam, mu, w, alpha)]
     assert torch.autograd.gradcheck(function, inputs, rtol=1e-5, atol=1e-7)
 
 
 def test_operator_registrations() -> None:
-    system = [t.requires_grad_(t.is_floating_point()) for t in _random_system(1, 2, 2, torch.float64)]
-    torch.library.opcheck(_kernel, (system, 20, 32, 1e-8))
+    system = [t.requires_grad_(t.is_floating_point()) for t in _random_system(1, 2, 2)]
+    torch.library.opcheck(_kernel, (system, 20, 32, 1e-8, torch.float64))
 
 
 @pytest.mark.parametrize("n", [*range(1, 300), 2175, 8191, 100_000])

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+import torch
 from torch import Tensor
 
 #: Tokens whose feedback a cascade computes at a time. It reads and writes its copies that much less often.
@@ -33,17 +34,22 @@ class Backend(Protocol):
     explains them. position (B,) int64 counts the tokens seen.
     """
 
-    def transfer(self, system: Sequence[Tensor], size: int, rho: float) -> Tensor:
+    def transfer(self, system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
         """The transfer function of system = (lam, mu, w, k, alpha) on the half grid
         z_m = e^(2 pi i m / size) / rho, m = 0..size//2. With u = 1/z_m and v = u^k ((1 - alpha) + alpha u),
 
             K(z_m) = sum over modes of  w / (1 - lam u - mu v) + conj(w) / (1 - conj(lam) u - conj(mu) v).
 
-        Returns (D, H, size//2 + 1, 2).
+        The system is float64; the sum is computed in dtype. In float32 a slow mode near zero frequency would drown, as
+        its denominator is the small difference of numbers close to 1. Written as
+
+            1 - lam u - mu v = (1 - lam) + lam (1 - u) - mu v
+
+        with 1 - lam and 1 - u rounded after the subtraction, nothing is lost. Returns (D, H, size//2 + 1, 2) of dtype.
         """
 
     def transfer_backward(self, grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-        """Gradients of lam, mu, w and alpha for the gradient of `transfer`'s result."""
+        """Gradients of lam, mu, w and alpha in float64, for the gradient of `transfer`'s result, in its dtype."""
 
     def transpose(self, source: Tensor, target: Tensor) -> None:
         """target[i, b, a] = source[i, a, b]. Either may be a part of something larger."""

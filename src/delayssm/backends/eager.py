@@ -12,42 +12,44 @@ from torch import Tensor
 from delayssm.backends import BLOCK
 
 
-def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
-    lam, mu, w, u, v, _ = _on_grid(system, size, rho)
-    K = w / (1 - lam * u - mu * v) + w.conj() / (1 - lam.conj() * u - mu.conj() * v)
-    return torch.view_as_real(K.sum(-2))
+def transfer(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
+    w, _, R, S, *_ = _on_grid(system, size, rho, dtype)
+    return torch.view_as_real((w * R + w.conj() * S).sum(-2))
 
 
 def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-    lam, mu, w, u, v, dv = _on_grid(system, size, rho)
+    w, mu, R, S, u, v, dv = _on_grid(system, size, rho, grad.dtype)
     g = torch.view_as_complex(grad.contiguous()).conj().unsqueeze(-2)
-    R = 1 / (1 - lam * u - mu * v)
-    S = 1 / (1 - lam.conj() * u - mu.conj() * v)
     X, Y = g * R * R, g * S * S
     g_w = ((g * R).conj() + g * S).sum(-1)
     g_lam = (w.conj() * ((u * X).conj() + u * Y)).sum(-1).sum(0)
     g_mu = (w.conj() * ((v * X).conj() + v * Y)).sum(-1).sum(0)
     g_alpha = (dv * (w * mu * X + (w * mu).conj() * Y)).real.sum((0, 2, 3))
-    return [*(torch.view_as_real(z.resolve_conj()) for z in (g_lam, g_mu, g_w)), g_alpha]
+    return [*(torch.view_as_real(z.resolve_conj()).double() for z in (g_lam, g_mu, g_w)), g_alpha.double()]
 
 
-def _on_grid(system: Sequence[Tensor], size: int, rho: float) -> tuple[Tensor, ...]:
-    """lam, mu (H, n, 1) and w (D, H, n, 1); u (M,), v and dv/dalpha (H, 1, M) on the half grid of M points."""
+def _on_grid(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """w (D, H, n, 1) and mu (H, n, 1); R = 1 / (1 - lam u - mu v) and its conjugate twin S, (H, n, M); u (M,), v and
+    dv/dalpha (H, 1, M) on the half grid of M points. All in dtype.
+    """
     k, alpha = system[3], system[4][:, None, None]
-    dtype = alpha.dtype
     m = torch.arange(size // 2 + 1, device=k.device)
-    u = rho * _root_of_unity(m, size, dtype)
+    u = rho * _root_of_unity(m, size)
     # The angle of u^k from exact integers: k m mod size, never a large float.
-    damping = torch.where(k > 0, rho ** k.to(dtype), 0)[:, None]
-    u_to_k = (damping * _root_of_unity(k[:, None] * m % size, size, dtype)).unsqueeze(1)
+    damping = torch.where(k > 0, rho ** k.double(), 0)[:, None]
+    u_to_k = (damping * _root_of_unity(k[:, None] * m % size, size)).unsqueeze(1)
     lam, mu, w = (torch.view_as_complex(z.contiguous()).unsqueeze(-1) for z in system[:3])
-    return lam, mu, w, u, u_to_k * ((1 - alpha) + alpha * u), u_to_k * (u - 1)
+    numbers = w, mu, lam, 1 - lam, u, 1 - u, u_to_k * ((1 - alpha) + alpha * u), u_to_k * (u - 1)
+    w, mu, lam, one_less_lam, u, one_less_u, v, dv = (z.to(dtype.to_complex()) for z in numbers)
+    R = 1 / (one_less_lam + lam * one_less_u - mu * v)
+    S = 1 / (one_less_lam.conj() + lam.conj() * one_less_u - mu.conj() * v)
+    return w, mu, R, S, u, v, dv
 
 
-def _root_of_unity(m: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+def _root_of_unity(m: Tensor, size: int) -> Tensor:
     """e^(-2 pi i m / size) for integers m."""
     angle = m.to(torch.float64) * (-2 * math.pi / size)
-    return torch.polar(torch.ones_like(angle), angle).to(dtype.to_complex())
+    return torch.polar(torch.ones_like(angle), angle)
 
 
 def transpose(source: Tensor, target: Tensor) -> None:

@@ -25,10 +25,10 @@ _PARALLEL_WORK = 200_000
 _one_at_a_time = threading.Lock()
 
 
-def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
-    lam, _, w, _, _ = system
-    if lam.dtype != torch.float64:
-        return eager.transfer(system, size, rho)
+def transfer(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
+    w = system[2]
+    if dtype != torch.float64:
+        return eager.transfer(system, size, rho, dtype)
     out = w.new_empty(*w.shape[:2], size // 2 + 1, 2)
     run(numba_transfer.transfer, _threads(w.numel() * size), _arrays(system), _roots(size), rho, _array(out))
     return out
@@ -36,7 +36,7 @@ def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
 
 def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
     lam, mu, w, _, alpha = system
-    if lam.dtype != torch.float64:
+    if grad.dtype != torch.float64:
         return eager.transfer_backward(grad, system, size, rho)
     found = _zeros_like(lam, mu, w, alpha)
     arguments = (_array(grad), _arrays(system), _roots(size), rho, _arrays(found))

@@ -24,28 +24,28 @@ transpose = eager.transpose
 scan_backward = eager.scan_backward
 
 
-def transfer(system: Sequence[Tensor], size: int, rho: float) -> Tensor:
-    lam, _, w, _, alpha = system
+def transfer(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
+    w = system[2]
     directions, channels, modes, _ = w.shape
     bins = size // 2 + 1
-    out = torch.empty(directions, channels, bins, 2, dtype=lam.dtype, device=lam.device)
+    out = torch.empty(directions, channels, bins, 2, dtype=dtype, device=w.device)
     grid = triton.cdiv(bins, triton_transfer.FORWARD["BLOCK_M"]), directions * channels
     triton_transfer.transfer[grid](
-        *_float64(system), *_geometry(size, rho, lam.device), out, channels, modes, bins, size,
-        dtype=_TYPES[lam.dtype], **triton_transfer.FORWARD,
+        *_contiguous(system), *_geometry(size, rho, w.device), out, channels, modes, bins, size,
+        dtype=_TYPES[dtype], **triton_transfer.FORWARD,
     )  # fmt: skip
     return out
 
 
 def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-    lam, _, w, _, _ = system
+    w = system[2]
     directions, channels, modes, _ = w.shape
-    g_lam, g_mu, g_w = (torch.empty(w.shape, dtype=lam.dtype, device=lam.device) for _ in range(3))
-    g_alpha = torch.empty(w.shape[:3], dtype=lam.dtype, device=lam.device)
+    g_lam, g_mu, g_w = (torch.empty_like(w, memory_format=torch.contiguous_format) for _ in range(3))
+    g_alpha = w.new_empty(w.shape[:3])
     grid = triton.cdiv(modes, triton_transfer.BACKWARD["BLOCK_N"]), directions * channels
     triton_transfer.transfer_backward[grid](
-        grad.contiguous(), *_float64(system), *_geometry(size, rho, lam.device), g_lam, g_mu, g_w, g_alpha,
-        channels, modes, size // 2 + 1, size, dtype=_TYPES[lam.dtype], **triton_transfer.BACKWARD,
+        grad.contiguous(), *_contiguous(system), *_geometry(size, rho, w.device), g_lam, g_mu, g_w, g_alpha,
+        channels, modes, size // 2 + 1, size, dtype=_TYPES[grad.dtype], **triton_transfer.BACKWARD,
     )  # fmt: skip
     return [g_lam.sum(0), g_mu.sum(0), g_w, g_alpha.sum((0, 2))]
 
@@ -56,7 +56,7 @@ def scan(
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     x = x.contiguous()
-    constants = [z.contiguous() for z in system]
+    constants = _contiguous(system)
     rooms, room = layout, 0  # nothing looks at them
     coming = feedback
     if copies.shape[1] > 0 and x.shape[1] >= BLOCK:
@@ -80,9 +80,8 @@ def scan(
     return y
 
 
-def _float64(system: Sequence[Tensor]) -> list[Tensor]:
-    lam, mu, w, k, alpha = system
-    return [lam.double().contiguous(), mu.double().contiguous(), w.double().contiguous(), k, alpha.double()]
+def _contiguous(system: Sequence[Tensor]) -> list[Tensor]:
+    return [t.contiguous() for t in system]
 
 
 @functools.lru_cache(maxsize=32)

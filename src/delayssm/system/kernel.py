@@ -37,6 +37,10 @@ def _barely_longer(length: int) -> int:
     return fast_length(length + length // 8)
 
 
+def _four_times(length: int) -> int:
+    return fast_length(4 * length)
+
+
 def _twice_to_a_power_of_two(length: int) -> int:
     return 1 << (2 * length - 1).bit_length()
 
@@ -44,6 +48,10 @@ def _twice_to_a_power_of_two(length: int) -> int:
 #: The grid only has to cover the kernel: the shift takes care of what lies beyond. In float64, 1e-8 makes the echo
 #: small enough, and an eighth of room at the end, where rounding is amplified the most, keeps that below the echo too.
 EXACT = Contour(torch.float64, 1e-8, _barely_longer)
+
+#: For devices where float64 is slow. The wider grid leaves room between an echo and the rounding that is amplified; the
+#: relative RMS error of kernels is a few 1e-6.
+FLOAT32 = Contour(torch.float32, 1e-5, _four_times)
 
 #: The setting of the paper's appendix C.3.
 PAPER = Contour(torch.float32, 1e-3, _twice_to_a_power_of_two)
@@ -54,22 +62,22 @@ def kernel(system: Coefficients, length: int, contour: Contour = EXACT) -> Float
     w = pairs.multiply(system.b, system.c)
     # A delay of `length` or more cannot be heard within `length` samples.
     k = torch.where(system.k < length, system.k, 0)
-    lam, mu, w, alpha = (t.to(contour.dtype) for t in (system.lam, system.mu, w, system.alpha))
-    result: Tensor = _kernel([lam, mu, w, k, alpha], length, contour.grid(length), contour.eps)
+    coefficients = [system.lam, system.mu, w, k, system.alpha]
+    result: Tensor = _kernel(coefficients, length, contour.grid(length), contour.eps, contour.dtype)
     return result
 
 
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
-def _kernel(system: Sequence[Tensor], length: int, size: int, eps: float) -> Tensor:
-    K = backends.active(system[0].device.type).transfer(system, size, eps ** (1 / size))
+def _kernel(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch.dtype) -> Tensor:
+    K = backends.active(system[0].device.type).transfer(system, size, eps ** (1 / size), dtype)
     damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
     return damped * _restore(K, length, size, eps)
 
 
 @_kernel.register_fake
-def _(system: Sequence[Tensor], length: int, size: int, eps: float) -> Tensor:
+def _(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch.dtype) -> Tensor:
     w = system[2]
-    return w.new_empty(w.shape[0], w.shape[1], length)
+    return w.new_empty(w.shape[0], w.shape[1], length, dtype=dtype)
 
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
@@ -87,13 +95,13 @@ def _(grad: Tensor, system: Sequence[Tensor], size: int, eps: float) -> list[Ten
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    system, _, ctx.size, ctx.eps = inputs
+    system, _, ctx.size, ctx.eps, _ = inputs
     ctx.save_for_backward(*system)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[list[Tensor | None], None, None, None]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[list[Tensor | None], None, None, None, None]:
     lam, mu, w, alpha = _kernel_backward(grad, list(ctx.saved_tensors), ctx.size, ctx.eps)
-    return [lam, mu, w, None, alpha], None, None, None
+    return [lam, mu, w, None, alpha], None, None, None, None
 
 
 _kernel.register_autograd(_backward, setup_context=_save)
