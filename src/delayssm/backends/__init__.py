@@ -1,9 +1,10 @@
-"""The few fused operations, once per way of running them. One backend is chosen per process.
+"""The few fused operations, once per way of running them.
 
-A backend is a module with the functions of `Backend`. Adding one means writing that module and
-adding a line to `_BACKENDS`.
+A backend is a module with the functions of `Backend`. Adding one means writing that module, and naming it in `_BACKENDS`
+and for the devices that it can run on.
 """
 
+import functools
 import importlib
 import os
 from collections.abc import Sequence
@@ -15,11 +16,15 @@ from torch import Tensor
 #: Tokens whose feedback a cascade computes at a time. It reads and writes its copies that much less often.
 BLOCK = 8
 
-#: Name -> module, in order of preference.
 _BACKENDS = {
     "numba": "delayssm.backends.numba_cpu",
+    "triton": "delayssm.backends.triton_gpu",
     "eager": "delayssm.backends.eager",
 }
+#: What can run on a kind of device, the best first; on any other, eager.
+_CHOICES = {"cpu": ["numba", "eager"], "cuda": ["triton", "eager"]}
+if os.environ.get("TRITON_INTERPRET") == "1":
+    _CHOICES["cpu"].append("triton")
 
 
 class Backend(Protocol):
@@ -72,41 +77,47 @@ class Backend(Protocol):
         """
 
 
-_active: str | None = None
+_asked: str | None = os.environ.get("DELAYSSM_BACKEND") or None
 
 
 def backend(name: str | None = None) -> str:
-    """The name of the backend in use; given a name, switch to that one.
+    """The name of the backend in use, on the GPU if there is one; given a name, switch to that one.
 
-    The first use decides: the environment variable DELAYSSM_BACKEND if set, else the first that can be
-    imported. A backend that was asked for and cannot run is an error, never a silent fallback.
+    Unless one is asked for, by this function or the environment variable DELAYSSM_BACKEND, it is the best that can be
+    imported. One that was asked for and cannot run is an error, never a silent fallback.
     """
-    global _active
+    global _asked
     if name is not None:
         _load(name)
-        _active = name
-    elif _active is None:
-        asked = os.environ.get("DELAYSSM_BACKEND")
-        _active = backend(asked) if asked else _first_available()
-    return _active
+        _asked = name
+    if _asked is not None:
+        _load(_asked)
+        return _asked
+    return choice("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choice(device_type: str) -> str:
+    """The name of the backend for tensors on this kind of device; eager where the one asked for has no such device."""
+    choices = _CHOICES.get(device_type, ["eager"])
+    if _asked is not None:
+        return _asked if _asked in choices else "eager"
+    return _best(device_type)
 
 
 def active(device_type: str) -> Backend:
-    """The backend for tensors on this kind of device: the one in use, or eager where that has no device."""
-    name = backend()
-    if name == "numba" and device_type != "cpu":
-        name = "eager"
-    return _load(name)
+    """The backend for tensors on this kind of device."""
+    return _load(choice(device_type))
 
 
-def _first_available() -> str:
-    for name in _BACKENDS:
+@functools.cache
+def _best(device_type: str) -> str:
+    for name in _CHOICES.get(device_type, []):
         try:
             _load(name)
         except ImportError:
             continue
         return name
-    raise AssertionError("the eager backend needs nothing but torch")
+    return "eager"  # it needs nothing but torch
 
 
 def _load(name: str) -> Backend:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from delayssm.backends import backend
+from delayssm.backends import choice
 from delayssm.layers.block import BatchNorm, Block
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
@@ -62,7 +62,7 @@ class CompiledDecoder(Decoder):
     def __init__(self, program: Program, state: States) -> None:
         state.require_unspent()
         self._program, self._state = program, state
-        self._memories = [part.memory for part in state.parts]
+        self._memories = state.memories()
         self._advances = sum(memory.advances for memory in self._memories)
         self._out = torch.empty(program.gives)
 
@@ -75,7 +75,7 @@ class CompiledDecoder(Decoder):
             self._state.parts[0].require_room(1)
         self._advances += len(self._memories)
         for memory in self._memories:
-            memory.advances += 1
+            memory.advance(1)
         return self._out
 
     @property
@@ -85,7 +85,7 @@ class CompiledDecoder(Decoder):
 
 def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Program | None:
     """The compiled call for this state, None where only the modules can advance it. It is kept with the state."""
-    if backend() != "numba" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+    if choice("cpu") != "numba" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
     signature = _signature(blocks, around)
     if signature is None:
@@ -109,7 +109,7 @@ def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tupl
     if not program.run(x, y):
         state.parts[0].require_room(1)
     for part in state.parts:
-        part.memory.advances += 1
+        part.memory.advance(1)
     return y, state.current()
 
 

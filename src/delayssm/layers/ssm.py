@@ -125,7 +125,7 @@ class DiagonalSSM(Streaming[State]):
         lengths = check_lengths(lengths, x)
         system = self._system() if torch.is_grad_enabled() else self._constants()
         self._check_state(state, x, system)
-        state.require_room(x.shape[1] if lengths is None else lengths)
+        state.require_room(x.shape[1], lengths)
         x = without_padding(x, lengths)
         signal = x.to(self.signal_dtype)
         y, state = scan(system, signal, state, lengths)

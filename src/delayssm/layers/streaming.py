@@ -97,6 +97,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
         batch_size = next(len(t) for name, t in saved.items() if name.endswith("position"))
         state = self.init_state(batch_size, max_length)
         tensor_file.fill(state.tensors(), saved, path)
+        state.count_tokens()
         return state
 
     @abstractmethod

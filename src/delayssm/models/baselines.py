@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.backends import backend
+from delayssm.backends import choice
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.streaming import Positions, check_positions
 from delayssm.models.selective_scan import compiled_scan
@@ -58,5 +58,5 @@ class MambaModel(TransformersModel):
 
     def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
         """Logits after each token, or only after those at the positions `at` of each row."""
-        with compiled_scan() if backend() == "numba" else nullcontext():
+        with compiled_scan() if choice(x.device.type) == "numba" else nullcontext():
             return super().forward(x, at)

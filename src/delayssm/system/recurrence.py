@@ -41,7 +41,7 @@ def scan(
         y, h, feedback = _scan(*inputs)
     else:
         y, h, feedback = _scan_in_place(*inputs, state.copies, state.inputs), state.h, state.feedback
-    return y, state.advanced(lengths, h, feedback)
+    return y, state.advanced(x.shape[1], lengths, h, feedback)
 
 
 @torch.library.custom_op("delayssm::scan_", mutates_args=("h", "feedback", "copies", "inputs"))

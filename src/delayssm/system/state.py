@@ -28,10 +28,19 @@ class Owner(Protocol):
 
 
 class Memory:
-    """Counts how often tensors were advanced in place. All states that look at the same tensors share one."""
+    """What is known of tensors that are advanced in place. All states that look at the same ones share it.
 
-    def __init__(self) -> None:
-        self.advances = 0
+    advances counts how often that was. No stream has seen more than `longest` tokens; it is a bound, so that nobody has
+    to wait for a device to tell.
+    """
+
+    def __init__(self, longest: int = 0) -> None:
+        self.advances, self.longest = 0, longest
+
+    def advance(self, tokens: int) -> None:
+        """Take note of a chunk."""
+        self.advances += 1
+        self.longest += tokens
 
 
 class Streams(ABC):
@@ -51,6 +60,10 @@ class Streams(ABC):
     @abstractmethod
     def layouts(self) -> list[Layout]:
         """Where that is, for each SSM."""
+
+    @abstractmethod
+    def memories(self) -> list[Memory]:
+        """What is known of them."""
 
     @abstractmethod
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
@@ -93,6 +106,7 @@ class Streams(ABC):
         self._require_no_graph("reset")
         for t in self.tensors().values():
             t[self._index(rows)] = 0
+        self.count_tokens()
 
     @torch.no_grad()
     def put(self, rows: Rows, streams: Self) -> None:
@@ -110,6 +124,13 @@ class Streams(ABC):
             raise ValueError("these streams were made for other delays: some have moved to another step since")
         for t, new in zip(self.tensors().values(), streams.tensors().values(), strict=True):
             t[index] = new
+        self.count_tokens()
+
+    def count_tokens(self) -> None:
+        """Look how long the streams are, after something else than a chunk has changed that."""
+        longest = int(self.position.max())
+        for memory in self.memories():
+            memory.longest = longest
 
     def save(self, path: Path | str) -> None:
         """Write the streams to a safetensors file, atomically; `load_state` of the module reads it."""
@@ -175,10 +196,14 @@ class State(Streams):
     def layouts(self) -> list[Layout]:
         return [self.layout]
 
+    def memories(self) -> list[Memory]:
+        return [self.memory]
+
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
         tensors: dict[str, Any] = {name: function(t) for name, t in self.tensors().items()}
-        return State(**tensors, layout=self.layout, owner=self.owner, model=self.model)
+        memory = Memory(self.memory.longest)
+        return State(**tensors, layout=self.layout, owner=self.owner, model=self.model, memory=memory)
 
     def detach(self) -> State:
         """The same memory without its gradient history, as truncated backpropagation needs it."""
@@ -196,12 +221,12 @@ class State(Streams):
         head = f"streams: {self.batch_size} of {bound} tokens, {self.nbytes:,} bytes"
         return f"{head}\n{self.layout.describe()}"
 
-    def advanced(self, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
-        """The state `lengths` tokens later."""
-        memory = self.memory if h is self.h else Memory()
-        if h is self.h:
-            memory.advances += 1
-        position = self.position + lengths
+    def advanced(self, tokens: int, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
+        """The state `lengths` tokens later, which are at most `tokens`."""
+        in_place = h is self.h
+        memory = self.memory if in_place else Memory(self.memory.longest)
+        memory.advance(tokens)
+        position = self.position.add_(lengths) if in_place else self.position + lengths
         return dataclasses.replace(
             self, h=h, feedback=feedback, position=position, memory=memory, advances=memory.advances
         )
@@ -217,11 +242,13 @@ class State(Streams):
                 "returned, or clone() the state before the call to branch"
             )
 
-    def require_room(self, lengths: Tensor | int) -> None:
-        """Raise if some stream would become longer than it was made for."""
+    def require_room(self, tokens: int, lengths: Tensor | None = None) -> None:
+        """Raise if some stream would become longer than it was made for by `lengths` more tokens, at most `tokens`."""
         if self.max_length is None or torch.compiler.is_compiling():
             return
-        end = self.position + lengths
+        if self.memory.longest + tokens <= self.max_length:
+            return
+        end = self.position + (tokens if lengths is None else lengths)
         if int(end.max()) > self.max_length:
             raise ValueError(
                 f"stream {int(end.argmax())} would reach {int(end.max())} tokens, but this state was made for at most "
@@ -251,6 +278,9 @@ class States(Streams):
 
     def layouts(self) -> list[Layout]:
         return [part.layout for part in self.parts]
+
+    def memories(self) -> list[Memory]:
+        return [part.memory for part in self.parts]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> States:
         return self._each(lambda part: part.map(function))
