@@ -67,7 +67,7 @@ def scan(
     at_once = max(1, _SCRATCH_BYTES // max(1, room * 2 * modes * feedback.element_size()))
     if room:
         coming = feedback.new_empty(min(at_once, len(x)), room, 2, modes)
-    block = triton.next_power_of_2(modes)
+    launch = recurrence_launch(modes)
     for first in range(0, len(x), at_once):
         part = slice(first, first + at_once)
         tensors = [t[part] for t in (x, y, lengths, position)]
@@ -75,9 +75,15 @@ def scan(
         triton_recurrence.scan[(len(tensors[0]) * x.shape[2],)](
             *constants, *tensors, layout, *memory, coming, rooms,
             x.shape[1], x.shape[2], modes, feedback.shape[1], copies.shape[1], inputs.shape[1], room,
-            BLOCK_N=block, num_warps=max(1, block // 32),
+            **launch,
         )  # fmt: skip
     return y
+
+
+def recurrence_launch(modes: int) -> dict[str, int]:
+    """Launch parameters: one mode for each thread, up to the next power of two."""
+    block = triton.next_power_of_2(modes)
+    return {"BLOCK_N": block, "num_warps": max(1, block // 32)}
 
 
 def _contiguous(system: Sequence[Tensor]) -> list[Tensor]:

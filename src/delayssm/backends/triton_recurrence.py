@@ -13,7 +13,7 @@ from delayssm.backends import BLOCK
 assert BLOCK == 8, "_refill has the tokens of a block written out"
 
 #: Sizes vary from call to call and must not lead to new compilations.
-_SIZES = ["length", "channels", "modes", "slots_all", "copies_all", "inputs_all", "room_all"]
+SIZES = ["length", "channels", "modes", "slots_all", "copies_all", "inputs_all", "room_all"]
 
 
 @triton.jit
@@ -145,7 +145,7 @@ def _leap(  # type: ignore[no-untyped-def]
     return pr, pi
 
 
-@triton.jit(do_not_specialize=_SIZES)
+@triton.jit(do_not_specialize=SIZES)
 def scan(  # type: ignore[no-untyped-def]
     lam, mu, b, c, k, alpha, x, y, lengths, position, layout, state, feedback, copies, inputs, coming, rooms,
     length, channels, modes, slots_all, copies_all, inputs_all, room_all, BLOCK_N: tl.constexpr,

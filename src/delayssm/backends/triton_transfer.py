@@ -19,7 +19,7 @@ FORWARD = {"BLOCK_M": 128, "num_warps": 4}
 BACKWARD = {"BLOCK_N": 8, "BLOCK_M": 32, "num_warps": 4}
 
 #: Sizes vary from call to call and must not lead to new compilations.
-_SIZES = ["channels", "modes", "bins", "size"]
+SIZES = ["channels", "modes", "bins", "size"]
 
 
 @triton.jit
@@ -51,7 +51,7 @@ def _resolvents(lr, li, one_less_lr, mr, mi, ur, ui, one_less_ur, vr, vi):  # ty
     return pr * p, pi * p, qr * q, qi * q
 
 
-@triton.jit(do_not_specialize=_SIZES)
+@triton.jit(do_not_specialize=SIZES)
 def transfer(  # type: ignore[no-untyped-def]
     lam, mu, w, k, alpha, roots, rho, out, channels, modes, bins, size, dtype: tl.constexpr, BLOCK_M: tl.constexpr
 ):  # fmt: skip
@@ -78,7 +78,7 @@ def transfer(  # type: ignore[no-untyped-def]
     tl.store(at + 1, Ki, inside)
 
 
-@triton.jit(do_not_specialize=_SIZES)
+@triton.jit(do_not_specialize=SIZES)
 def transfer_backward(  # type: ignore[no-untyped-def]
     grad, lam, mu, w, k, alpha, roots, rho, g_lam, g_mu, g_w, g_alpha, channels, modes, bins, size,
     dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
