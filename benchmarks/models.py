@@ -4,11 +4,12 @@ from benchmarks import measure
 from delayssm.lab.presets import MODELS
 from delayssm.lab.throughput import HEAD
 from delayssm.lab.throughput import measure as steps
+from delayssm.runtime import best_device
 
 
 def main() -> None:
     """Print the table."""
-    rows = [list(row) for row in steps(["copy-fixed", "sum-fixed"], MODELS, "paper", 3)]
+    rows = [list(row) for row in steps(["copy-fixed", "sum-fixed"], MODELS, "paper", 3, best_device())]
     measure.table("Training at the paper's sizes, batch 64: copy and sum with fixed delays", HEAD, rows)
 
 

@@ -274,7 +274,7 @@ def test_efficiency(tmp_path: Path) -> None:
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = iter([100, 110])
-    monkeypatch.setattr(speed, "_peak", lambda device: next(peaks))
+    monkeypatch.setattr(speed, "peak_memory", lambda device: next(peaks))
     monkeypatch.setattr(speed, "_available", lambda device: 220)
     asked: list[int] = []
     point = Training(Sizes(), 8, 32, 0, "cpu")

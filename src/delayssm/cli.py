@@ -22,6 +22,7 @@ try:
 
     from delayssm.lab.interrupt import EXIT_CODE, Interrupted
     from delayssm.lab.presets import MODELS, TASKS, ModelName, Scale, TaskName
+    from delayssm.runtime import Device
 except ImportError as missing:
     sys.exit(f"the command line needs the lab extra ({missing}): pip install 'delayssm[lab]'")
 
@@ -185,6 +186,7 @@ def bench(
     models: tuple[ModelName, ...] = MODELS,
     scale: Scale = "paper",
     steps: int = 3,
+    device: Device | None = None,
 ) -> None:
     """Measure training steps. Nothing else should run on the machine meanwhile.
 
@@ -193,11 +195,15 @@ def bench(
         models: to measure.
         scale: the paper's sizes, or smaller ones for a laptop.
         steps: to measure; the fastest counts.
+        device: by default the GPU if there is one.
     """
     from delayssm.lab.throughput import HEAD, measure
+    from delayssm.runtime import best_device, require_device
 
+    device = device or best_device()
+    require_device(device)
     print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
-    for row in measure(tasks, models, scale, steps):
+    for row in measure(tasks, models, scale, steps, device):
         print(f"| {' | '.join(row)} |", flush=True)
 
 
@@ -223,7 +229,7 @@ def reproduce(
     so_far: bool = False,
     work: Path = Path("runs"),
     out: Path = Path("results"),
-    device: Literal["cpu", "cuda"] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Make the paper's tables and figures again: do what is missing, and write results/NAME.
 

@@ -6,12 +6,27 @@ import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 #: From <malloc.h>: sizes above the threshold get pages of their own; free memory above the other goes back.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST = (1 << 31) - 1
+
+
+Device = Literal["cpu", "cuda"]
+
+
+def best_device() -> Device:
+    """The GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def require_device(device: Device) -> None:
+    """Raise if there is no such device here."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("there is no CUDA GPU here that this torch can use; leave out --device, or install a CUDA torch")
 
 
 def keep_freed_memory() -> bool:
@@ -31,8 +46,16 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def peak_memory() -> int:
-    """The largest resident set of this process so far, in bytes."""
+def wait(device: Device) -> None:
+    """Until the device has done what it was asked to, before a look at the clock."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(device: Device = "cpu") -> int:
+    """The largest resident set of this process so far, or what it has had at most on the GPU, in bytes."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage tells on Linux includes that of the parent before the process began
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

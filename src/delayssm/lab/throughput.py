@@ -1,4 +1,4 @@
-"""How fast models train, each in a process of its own: `python -m delayssm.lab.throughput TASK MODEL SCALE STEPS`."""
+"""How fast models train, each in a process of its own: `python -m delayssm.lab.throughput TASK MODEL SCALE STEPS DEVICE`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from delayssm.lab import fresh
 from delayssm.lab.display import Silent
 from delayssm.lab.presets import ModelName, Scale, TaskName, preset
 from delayssm.lab.training import Trainer, make_accelerator
-from delayssm.runtime import keep_freed_memory, peak_memory
+from delayssm.runtime import Device, keep_freed_memory, peak_memory, wait
 
 HEAD = ("task", "model", "parameters", "rows at once", "s/step", "tokens/s", "/ DS4D", "peak GB")
 
 
 def measure(
-    tasks: Sequence[TaskName], models: Sequence[ModelName], scale: Scale, steps: int
+    tasks: Sequence[TaskName], models: Sequence[ModelName], scale: Scale, steps: int, device: Device
 ) -> Iterator[tuple[str, ...]]:
     """Rows of a table under `HEAD`, as they are found. Speed relative to DS4D where that is measured first."""
     for task in tasks:
         reference = None
         for model in models:
-            found = fresh.call("delayssm.lab.throughput", task, model, scale, steps)
+            found = fresh.call("delayssm.lab.throughput", task, model, scale, steps, device)
             run = preset(task, model, scale)
             tokens = run.training.batch_size * run.task.max_length / found["seconds"]
             reference = tokens if model == "ds4d" else reference
@@ -42,23 +42,25 @@ def measure(
             )
 
 
-def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int) -> dict[str, float]:
+def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int, device: Device) -> dict[str, float]:
     """The fastest of several training steps after a first one, as a run makes them, and the peak of memory."""
     keep_freed_memory()
     run = preset(task, model, scale)
     times = []
     with tempfile.TemporaryDirectory() as nowhere:
-        trainer = Trainer(run, Path(nowhere), make_accelerator(run), Silent())
+        trainer = Trainer(run, Path(nowhere), make_accelerator(run, device), Silent())
         for _ in range(steps + 1):
             began = time.perf_counter()
             trainer.step()
+            wait(device)
             times.append(time.perf_counter() - began)
-    return {"seconds": min(times[1:]), "bytes": peak_memory()}
+    return {"seconds": min(times[1:]), "bytes": peak_memory(device)}
 
 
 if __name__ == "__main__":
-    task, model, scale, steps = sys.argv[1:]
+    task, model, scale, steps, device = sys.argv[1:]
     assert task in get_args(TaskName)
     assert model in get_args(ModelName)
     assert scale in get_args(Scale)
-    print(json.dumps(time_steps(task, model, scale, int(steps))))  # type: ignore[arg-type]  # noqa: T201
+    assert device in get_args(Device)
+    print(json.dumps(time_steps(task, model, scale, int(steps), device)))  # type: ignore[arg-type]  # noqa: T201

@@ -31,7 +31,7 @@ from delayssm.lab.interrupt import Interrupted, Interruption
 from delayssm.lab.run import Run, load
 from delayssm.lab.run import save as save_run
 from delayssm.layers.optim import param_groups
-from delayssm.runtime import describe, keep_freed_memory
+from delayssm.runtime import Device, best_device, describe, keep_freed_memory
 from delayssm.system import files
 from delayssm.tasks.task import Batch, Split, score
 
@@ -77,11 +77,11 @@ def train(directory: Path, display: Display) -> Summary:
         raise Busy(f"another process is training in {directory}") from None
 
 
-def make_accelerator(run: Run) -> Accelerator:
-    """What spreads a run over processes and devices. One after another, runs may differ in precision."""
+def make_accelerator(run: Run, device: Device | None = None) -> Accelerator:
+    """What spreads a run over processes and devices, GPUs if there are any. Runs may differ in precision."""
     AcceleratorState._reset_state()
     # Said explicitly, because without a GPU accelerate would let several processes each train alone.
-    return Accelerator(mixed_precision=run.training.precision, cpu=not torch.cuda.is_available())
+    return Accelerator(mixed_precision=run.training.precision, cpu=(device or best_device()) == "cpu")
 
 
 def read_summary(directory: Path) -> Summary | None:

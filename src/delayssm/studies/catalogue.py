@@ -1,5 +1,6 @@
 """All studies."""
 
+from delayssm.runtime import Device
 from delayssm.studies.efficiency import Efficiency
 from delayssm.studies.fft_accuracy import FFTAccuracy
 from delayssm.studies.impulse import ImpulseResponses
@@ -10,7 +11,7 @@ from delayssm.studies.study import Study
 from delayssm.studies.synthetic import PaperCopy, Synthetic
 
 
-def studies(device: str = "cpu") -> tuple[Study, ...]:
+def studies(device: Device = "cpu") -> tuple[Study, ...]:
     """Cheap ones first. Speed is measured on a device; all else is the same on any."""
     return (
         Phase(),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from delayssm.lab import fresh, tables
 from delayssm.lab.drawing import legend, panels, png
+from delayssm.runtime import Device
 from delayssm.studies.speed import Decoding, Memory, Point, Sizes, Training
 from delayssm.studies.study import File, Found, Measured
 
@@ -35,7 +36,7 @@ class Efficiency(Measured[Point]):
     s4d: Sizes = S4D
     ds4d: Sizes = DS4D
     matched: Sizes = MATCHED
-    device: str = "cpu"
+    device: Device = "cpu"
 
     def points(self) -> list[Point]:
         models = self.s4d, self.ds4d, self.matched  # in turns, so that ratios are of one moment

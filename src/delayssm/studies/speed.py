@@ -19,7 +19,7 @@ from delayssm.layers.block import Block
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.optim import param_groups
 from delayssm.layers.stack import Stack
-from delayssm.runtime import keep_freed_memory, peak_memory
+from delayssm.runtime import Device, keep_freed_memory, peak_memory, wait
 from delayssm.studies.dense import DenseStep
 from delayssm.studies.study import Found
 
@@ -53,7 +53,7 @@ class Training:
     length: int
     batch_size: int
     round: int
-    device: str
+    device: Device
 
     def measure(self) -> Found:
         keep_freed_memory()
@@ -71,7 +71,7 @@ class Training:
         return {
             "batch": rows,
             "tokens/s": rows * self.length / min(times[1:]),
-            "peak bytes": _peak(self.device),
+            "peak bytes": peak_memory(self.device),
             "parameters": sum(p.numel() for p in stack.parameters()),
         }
 
@@ -80,7 +80,7 @@ class Training:
         peaks = []
         for rows in (1, 2):
             step(rows)
-            peaks.append(_peak(self.device))
+            peaks.append(peak_memory(self.device))
         limit = 0.85 * _available(self.device)
         rows = self.batch_size
         while rows > 1 and peaks[0] + (rows - 1) * (peaks[1] - peaks[0]) > limit:
@@ -101,7 +101,7 @@ class Decoding:
     memory: Memory
     tokens: int
     round: int
-    device: str
+    device: Device
 
     @torch.no_grad()
     def measure(self) -> Found:
@@ -133,24 +133,15 @@ class Decoding:
 Point = Training | Decoding
 
 
-def _seconds(function: Callable[[], object], device: str) -> float:
-    _wait(device)
+def _seconds(function: Callable[[], object], device: Device) -> float:
+    wait(device)
     began = time.perf_counter()
     function()
-    _wait(device)
+    wait(device)
     return time.perf_counter() - began
 
 
-def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
-def _peak(device: str) -> int:
-    return peak_memory() if device == "cpu" else torch.cuda.max_memory_allocated()
-
-
-def _available(device: str) -> int:
+def _available(device: Device) -> int:
     """For this process, what it has already included."""
     if device == "cpu":
         return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
