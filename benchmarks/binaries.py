@@ -1,4 +1,7 @@
-"""What the GPU kernels become on each generation of cards: registers, shared memory, spills. Needs triton, but no GPU."""
+"""What the GPU kernels become on each generation of cards: registers, shared memory, spills.
+
+Needs triton, but no GPU.
+"""
 
 import re
 import subprocess
@@ -56,7 +59,9 @@ def cases() -> Iterator[Case]:
         launch = dict(triton_transfer.FORWARD)
         warps = launch.pop("num_warps")
         constants = {"dtype": arithmetic, **launch}
-        yield Case(f"transfer, {dtype}", triton_transfer.transfer, triton_transfer.SIZES, {"out": pointer}, constants, warps)
+        yield Case(
+            f"transfer, {dtype}", triton_transfer.transfer, triton_transfer.SIZES, {"out": pointer}, constants, warps
+        )
         launch = dict(triton_transfer.BACKWARD)
         warps = launch.pop("num_warps")
         constants = {"dtype": arithmetic, **launch}
@@ -74,7 +79,9 @@ def build(case: Case, generation: int) -> Binary:
     signature = {name: _type(name, case) for name in case.kernel.arg_names}
     source = ASTSource(case.kernel, signature, constexprs=case.constants)
     compiled = triton.compile(
-        source, target=GPUTarget("cuda", generation, 32), options={"num_warps": case.num_warps, "enable_fp_fusion": True}
+        source,
+        target=GPUTarget("cuda", generation, 32),
+        options={"num_warps": case.num_warps, "enable_fp_fusion": True},
     )
     tools = Path(triton.backends.nvidia.__file__).parent / "bin"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

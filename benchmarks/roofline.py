@@ -1,12 +1,12 @@
 """What the GPU kernels should take on three cards, by counting: nothing here was measured.
 
-A kernel takes at least its arithmetic over the card's rate, and at least its bytes over the card's bandwidth; the larger
-of the two is the prediction. Rates are those of data sheets, which kernels reach to a half or so.
+A kernel takes at least its arithmetic over the card's rate, and at least its bytes over the card's bandwidth; the
+larger of the two is the prediction. Rates are those of data sheets, which kernels reach to a half or so.
 """
 
 from dataclasses import dataclass
 
-from benchmarks import measure
+from delayssm.lab.tables import markdown
 from delayssm.system.kernel import EXACT, FLOAT32
 
 
@@ -28,8 +28,8 @@ CARDS = (
 H, N, BATCH = 256, 64, 32
 LENGTHS = (1024, 2048, 4096, 8192)
 
-#: Operations for one mode at one frequency, read off the kernels: 30 for the two resolvents, and a division, which takes
-#: about ten; two complex sums of 6 (forward); and 56 for products with the gradient and eight sums (backward).
+#: Operations for one mode at one frequency, read off the kernels: 30 for the two resolvents, and a division, which
+#: takes about ten; two complex sums of 6 (forward); and 56 for products with the gradient and eight sums (backward).
 FORWARD, BACKWARD = 52, 96
 
 
@@ -70,6 +70,12 @@ def work(length: int) -> list[Work]:
     return found
 
 
+def prefill(length: int) -> Work:
+    """The recurrence over a prompt with rings: a mode takes 30 operations a token, and reads and writes its slot."""
+    points, modes = BATCH * length * H, N // 2
+    return Work("prefill scan", 30.0 * points * modes, 0, points * (8 + modes * 2 * 4 * 2))
+
+
 def decoding() -> list[Work]:
     """One token of one stream through one layer: all memory, hardly any arithmetic."""
     modes = N // 2
@@ -83,20 +89,23 @@ def decoding() -> list[Work]:
     ]
 
 
-def main() -> None:
-    """Print the tables."""
+def text() -> str:
+    """Both tables."""
     rows = []
     for length in LENGTHS:
-        for one in work(length):
+        for one in (*work(length), prefill(length)):
             flops = one.float64 + one.float32
             times = [f"{one.seconds(card) * 1e6:,.0f}" for card in CARDS]
             rows.append([str(length), one.name, f"{flops / 1e9:.2f}", f"{one.bytes / 1e6:,.0f}", *times])
     head = ["length", "kernel", "GFLOP", "MB", *(f"{card.name}, microseconds" for card in CARDS)]
-    measure.table(f"Least times of one layer's training step (H {H}, N {N}, batch {BATCH}), by counting", head, rows)
+    chunks = markdown(head, rows)
     rows = [[w.name, f"{w.bytes / 1e6:.2f}", *(f"{w.seconds(c) * 1e6:.2f}" for c in CARDS)] for w in decoding()]
     head = ["kernel", "MB", *(f"{card.name}, microseconds" for card in CARDS)]
-    measure.table(f"One token through one layer (H {H}, N {N}, batch 1), by counting", head, rows)
+    return (
+        f"One layer over whole sequences, H {H}, N {N}, batch {BATCH}:\n\n{chunks}\n"
+        f"One token of one stream through one layer, H {H}, N {N}:\n\n{markdown(head, rows)}"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    print(text())

@@ -1,7 +1,8 @@
-"""Bring the pages up to date with what is in results/: `python docs/refresh.py`.
+"""Bring the pages up to date with what is in results/: `python -m docs.refresh`.
 
 A page encloses what a file says between <!-- results/NAME/FILE --> and <!-- end -->. Markdown is put there as it is, an
-about.json as one line on how the results came to be; so no number of a table is ever typed.
+about.json as one line on how the results came to be; so no number of a table is ever typed. What is only counted is
+enclosed by <!-- benchmarks.roofline -->.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import json
 import re
 from pathlib import Path
 
+from benchmarks import roofline
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "README.md", ROOT / "docs" / "results.md"
-ENCLOSED = re.compile(r"(<!-- (results/[\w./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "gpu.md"
+ENCLOSED = re.compile(r"(<!-- (results/[\w./-]+|benchmarks\.roofline) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def refreshed(page: str, root: Path) -> str:
     """The page with the present content of the files that it encloses."""
-    return ENCLOSED.sub(lambda match: match[1] + _content(root / match[2]) + match[3], page)
+    return ENCLOSED.sub(lambda match: match[1] + _content(match[2], root) + match[3], page)
 
 
-def _content(path: Path) -> str:
+def _content(source: str, root: Path) -> str:
+    if source == "benchmarks.roofline":
+        return roofline.text()
+    path = root / source
     return _how(json.loads(path.read_text())) if path.name == "about.json" else path.read_text()
 
 

@@ -4,16 +4,25 @@ Shapes are checked where the mathematics is. What users call has errors of its o
 would hide from the tests.
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
 from jaxtyping import install_import_hook
 
+os.environ["TRITON_INTERPRET"] = "1"  # GPU kernels run on CPU tensors; read when triton is imported
 MATHEMATICS = ["convolution", "fft", "kernel", "padding", "pairs", "parameters", "recurrence"]
 
 with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "beartype.beartype"):
     import delayssm
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have recorded as "shown"; what they print themselves would be lost in their processes."""
+    for report in terminalreporter.getreports("passed"):
+        for text in (value for name, value in report.user_properties if name == "shown"):
+            terminalreporter.write_line(f"\n{text}")
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ H = 4
         (lambda: Stack([Block(S4D(2)), Block(S4D(3))]), r"one width, not \[2, 3\]"),
         (lambda: DelaySSM(H).kernel(0), "at least one sample, not 0"),
         (lambda: DelaySSM(H).init_state(0), "batch_size must be at least 1, not 0"),
-        (lambda: backend("cuda"), "no backend is called 'cuda'; there are numba, eager"),
+        (lambda: backend("cuda"), "no backend is called 'cuda'; there are numba, triton, eager"),
     ],
 )
 def test_values(build: Callable[[], object], message: str) -> None:

@@ -110,7 +110,9 @@ def test_gradients(backend: str, directions: int) -> None:
 
     def function(*t: torch.Tensor) -> torch.Tensor:
         lam, mu, w, alpha = t
-        return _kernel([lam, mu, w, k, alpha], 20, 48, 1e-3, torch.float64)  # finite differences would amplify rounding further
+        return _kernel(
+            [lam, mu, w, k, alpha], 20, 48, 1e-3, torch.float64
+        )  # finite differences would amplify rounding further
 
     inputs = [t.clone().requires_grad_() for t in (lam, mu, w, alpha)]
     assert torch.autograd.gradcheck(function, inputs, rtol=1e-5, atol=1e-7)

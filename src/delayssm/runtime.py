@@ -26,7 +26,9 @@ def best_device() -> Device:
 def require_device(device: Device) -> None:
     """Raise if there is no such device here."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("there is no CUDA GPU here that this torch can use; leave out --device, or install a CUDA torch")
+        raise ValueError(
+            "there is no CUDA GPU here that this torch can use; leave out --device, or install a CUDA torch"
+        )
 
 
 def keep_freed_memory() -> bool:

@@ -1,7 +1,7 @@
 """The few fused operations, once per way of running them.
 
-A backend is a module with the functions of `Backend`. Adding one means writing that module, and naming it in `_BACKENDS`
-and for the devices that it can run on.
+A backend is a module with the functions of `Backend`. Adding one means writing that module, and naming it in
+`_BACKENDS` and for the devices that it can run on.
 """
 
 import functools

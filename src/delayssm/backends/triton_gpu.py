@@ -1,5 +1,5 @@
 """The operations fused for GPUs, in Triton. This file prepares launches; the kernels are in `triton_transfer` and
-`triton_recurrence`. With TRITON_INTERPRET=1 they run on CPU tensors, slowly, which is how they are tested without a GPU.
+`triton_recurrence`. With TRITON_INTERPRET=1 they run on CPU tensors, slowly: that is how they are tested without a GPU.
 
 Gradients through `stream` are the eager ones: training goes through the transfer function.
 """

@@ -1,4 +1,7 @@
-"""How fast models train, each in a process of its own: `python -m delayssm.lab.throughput TASK MODEL SCALE STEPS DEVICE`."""
+"""How fast models train, each in a process of its own.
+
+python -m delayssm.lab.throughput TASK MODEL SCALE STEPS DEVICE
+"""
 
 from __future__ import annotations
 

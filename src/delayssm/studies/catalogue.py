@@ -1,7 +1,6 @@
 """All studies."""
 
-from delayssm.runtime import Device
-from delayssm.studies.efficiency import Efficiency
+from delayssm.studies.efficiency import Efficiency, EfficiencyOnGPU
 from delayssm.studies.fft_accuracy import FFTAccuracy
 from delayssm.studies.impulse import ImpulseResponses
 from delayssm.studies.mechanism import Mechanism
@@ -11,13 +10,14 @@ from delayssm.studies.study import Study
 from delayssm.studies.synthetic import PaperCopy, Synthetic
 
 
-def studies(device: Device = "cpu") -> tuple[Study, ...]:
-    """Cheap ones first. Speed is measured on a device; all else is the same on any."""
+def studies() -> tuple[Study, ...]:
+    """Cheap ones first."""
     return (
         Phase(),
         Stability(),
         FFTAccuracy(),
-        Efficiency(device=device),
+        Efficiency(),
+        EfficiencyOnGPU(),
         Mechanism(),
         ImpulseResponses(),
         PaperCopy(),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from delayssm.lab import fresh, tables
 from delayssm.lab.drawing import legend, panels, png
-from delayssm.runtime import Device
+from delayssm.runtime import Device, require_device
 from delayssm.studies.speed import Decoding, Memory, Point, Sizes, Training
 from delayssm.studies.study import File, Found, Measured
 
@@ -115,6 +115,21 @@ class Efficiency(Measured[Point]):
         color = "#D55E00" if model == "S4D" else "#0072B2" if f"H {self.ds4d.d_model}" in label else "#009E73"
         line, marker = {"dense": (":", "s"), "ring": ("--", "^")}.get(memory, ("-", "o"))
         return color, line, marker
+
+
+@dataclass(frozen=True)
+class EfficiencyOnGPU(Efficiency):
+    """The same on a CUDA device."""
+
+    name = "efficiency-cuda"
+    title = "The same on a GPU, as the paper has it"
+    request = "\nThis project has not seen a GPU yet. Please open an issue with the table.md and about.json from there."
+
+    device: Device = "cuda"
+
+    def run(self, work: Path) -> None:
+        require_device(self.device)
+        super().run(work)
 
 
 def _memories(sizes: Sizes) -> tuple[Memory, ...]:

@@ -31,6 +31,8 @@ class Study(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    #: Added to what is said when results are there.
+    request: ClassVar[str] = ""
 
     @abstractmethod
     def progress(self, work: Path) -> tuple[int, int]:

@@ -9,6 +9,7 @@ rho^(t+M) K_(t+M), ... The echoes are eps = rho^M times smaller than the kernel;
 hand, amplifies rounding by up to 1/eps.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,7 @@ def kernel(system: Coefficients, length: int, contour: Contour = EXACT) -> Float
 def _kernel(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch.dtype) -> Tensor:
     K = backends.active(system[0].device.type).transfer(system, size, eps ** (1 / size), dtype)
     damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
-    return damped * _restore(K, length, size, eps)
+    return damped * _restore(length, size, eps, dtype, K.device)
 
 
 @_kernel.register_fake
@@ -82,7 +83,7 @@ def _(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
 def _kernel_backward(grad: Tensor, system: Sequence[Tensor], size: int, eps: float) -> list[Tensor]:
-    G = torch.fft.rfft(grad * _restore(grad, grad.shape[-1], size, eps), n=size) / size
+    G = torch.fft.rfft(grad * _restore(grad.shape[-1], size, eps, grad.dtype, grad.device), n=size) / size
     G[..., 1 : (size + 1) // 2] *= 2  # the half grid stands for both halves, save for its ends
     backend = backends.active(grad.device.type)
     return backend.transfer_backward(torch.view_as_real(G), system, size, eps ** (1 / size))
@@ -107,7 +108,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[list[Tensor | None], None, None, 
 _kernel.register_autograd(_backward, setup_context=_save)
 
 
-def _restore(like: Tensor, length: int, size: int, eps: float) -> Tensor:
+@functools.lru_cache(maxsize=32)
+def _restore(length: int, size: int, eps: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """rho^-t for t < length, where rho^size = eps."""
-    t = torch.arange(length, dtype=torch.float64, device=like.device)
-    return torch.pow(eps, -t / size).to(like.dtype)
+    t = torch.arange(length, dtype=torch.float64, device=device)
+    return torch.pow(eps, -t / size).to(dtype)
