@@ -20,7 +20,6 @@ def test_pages_are_up_to_date(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in target]
     missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
-    assert targets
     assert missing == []
 
 
