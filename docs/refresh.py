@@ -38,7 +38,7 @@ def _how(about: dict[str, object]) -> str:
     parts = [
         f"`{about['command']}`",
         str(about["date"]),
-        f"{where['machine']}, {where['threads']} threads",
+        f"{where['machine']}, {where['threads']} thread{'' if where['threads'] == '1' else 's'}",
         f"torch {where['torch']}",
         _duration(float(str(about["seconds"]))),
     ]

@@ -76,6 +76,7 @@ def test_fft_accuracy(tmp_path: Path) -> None:
     assert [p["point"] for p in points] == [{"length": n, "seed": s} for n in (16, 48) for s in (0, 1)]
     again = ACCURACY.measure(ACCURACY.points()[2], tmp_path)
     assert points[2]["found"] == again
+    assert json.loads(content["about.json"])["environment"] == points[-1]["environment"]
     assert 0 < again["relative RMSE, ours"] < again["relative RMSE, paper's setting"] / 10
     mean = sum(p["found"]["relative RMSE, ours"] for p in points[:2]) / 2
     (row,) = (row for row in _rows(content["table.md"]) if row[0] == "relative RMSE, our setting, our code")

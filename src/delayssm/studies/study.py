@@ -57,18 +57,23 @@ class Study(ABC):
             raise ValueError(f"nothing of {self.name} is done in {work}, so there is nothing to show")
         began = time.perf_counter()
         content = dict(self.files(work))
+        day, environment = self.made(work)
         about = {
             "title": self.title,
             "command": f"delayssm reproduce {self.name}",
-            "date": date.today().isoformat(),
+            "date": day,
             "done": done,
             "total": total,
             "seconds": round(self.seconds(work) + time.perf_counter() - began),
-            "environment": surroundings(),
+            "environment": environment,
         }
         out.mkdir(parents=True, exist_ok=True)
         for name, data in {**content, "about.json": json.dumps(about, indent=1).encode()}.items():
             files.write(out / name, data)
+
+    def made(self, work: Path) -> tuple[str, dict[str, str]]:
+        """When and in what surroundings the results came about: unless something was measured, now and here."""
+        return date.today().isoformat(), surroundings()
 
     def results(self, out: Path) -> tuple[str, str]:
         """What is written in `out`, and what it took, in words."""
@@ -157,6 +162,10 @@ class Measured(Study, Generic[P]):
 
     def seconds(self, work: Path) -> float:
         return sum(entry.seconds for entry in self._known(work).values())
+
+    def made(self, work: Path) -> tuple[str, dict[str, str]]:
+        last = list(self._known(work).values())[-1]
+        return last.date, last.environment
 
     def files(self, work: Path) -> Iterable[File]:
         known = self._known(work)

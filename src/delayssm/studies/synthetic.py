@@ -15,7 +15,7 @@ from delayssm.studies import paper
 from delayssm.studies.study import File, Study
 from delayssm.studies.trained import finished, train
 
-BASELINES: tuple[ModelName, ...] = ("gpt2", "llama", "lstm", "mamba")
+BASELINES: tuple[ModelName, ...] = ("lstm", "gpt2", "mamba", "llama")
 
 
 def mini_runs() -> tuple[Run, ...]:
@@ -25,9 +25,10 @@ def mini_runs() -> tuple[Run, ...]:
     """
     return (
         *_grid(("ds4d", "s4d"), (0,), None),
-        *_grid(BASELINES[:3], (0,), 1e-3),
+        *_grid(("lstm",), (0,), 1e-3),
+        *_grid(("gpt2",), (0,), 1e-3),
         *_grid(("ds4d", "s4d"), (1, 2), None),
-        *_grid(("mamba",), (0,), 1e-3),
+        *_grid(("mamba", "llama"), (0,), 1e-3),
         *_grid(("ds4d", "s4d"), (0,), 1e-3),
         *_grid(BASELINES, (0,), None),
         *_grid(("ds4d", "s4d"), (1, 2), 1e-3),
