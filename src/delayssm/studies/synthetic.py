@@ -26,9 +26,8 @@ def mini_runs() -> tuple[Run, ...]:
     return (
         *_grid(("ds4d", "s4d"), (0,), None),
         *_grid(("lstm",), (0,), 1e-3),
-        *_grid(("gpt2",), (0,), 1e-3),
+        *_grid(("gpt2", "mamba", "llama"), (0,), 1e-3),
         *_grid(("ds4d", "s4d"), (1, 2), None),
-        *_grid(("mamba", "llama"), (0,), 1e-3),
         *_grid(("ds4d", "s4d"), (0,), 1e-3),
         *_grid(BASELINES, (0,), None),
         *_grid(("ds4d", "s4d"), (1, 2), 1e-3),
