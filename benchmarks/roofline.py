@@ -54,13 +54,13 @@ def work(length: int) -> list[Work]:
     for name, contour, size in (("float64", EXACT, 8), ("float32", FLOAT32, 4)):
         bins = contour.grid(length) // 2 + 1
         points = H * bins
-        flops = {name: float(points * modes)}
-        one = {"float64": flops.get("float64", 0.0), "float32": flops.get("float32", 0.0)}
+        terms = points * modes
+        one = (terms, 0) if name == "float64" else (0, terms)
         # The result, and two complex table entries in float64 for each point.
-        found.append(Work(f"transfer, {name}", *(FORWARD * v for v in one.values()), points * (2 * size + 32)))
+        found.append(Work(f"transfer, {name}", *(FORWARD * count for count in one), points * (2 * size + 32)))
         # Blocks of 8 modes read the gradient and the table again.
         again = points * (2 * size + 32) * modes / 8
-        found.append(Work(f"transfer backward, {name}", *(BACKWARD * v for v in one.values()), again))
+        found.append(Work(f"transfer backward, {name}", *(BACKWARD * count for count in one), again))
     # Floats moved per element of the signal: padding 3, two transforms of twice the length 4 each, product 4, result 2;
     # backward does the first half twice and adds up the kernel's gradient.
     found.append(Work("FFT convolution, forward", 0, 0, signal * 4 * 17))

@@ -27,7 +27,7 @@ def require_device(device: Device) -> None:
     """Raise if there is no such device here."""
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            "there is no CUDA GPU here that this torch can use; leave out --device, or install a CUDA torch"
+            "there is no CUDA GPU here that this torch can use; measure on the CPU, or install a CUDA torch"
         )
 
 

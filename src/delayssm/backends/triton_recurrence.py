@@ -1,8 +1,7 @@
 """The recurrence on a GPU: a chunk of tokens, or one. Shapes are those of `delayssm.backends.Backend`.
 
 One program has one channel of one stream, with its modes side by side, and goes through the tokens in time. So a single
-token through a layer is a single launch, whatever mixture of memories its channels have. `coefs` (H, 8, n) has the
-coefficients of each channel as rows: re and im of lam, mu, b and c.
+token through a layer is a single launch, whatever mixture of memories its channels have.
 """
 
 import triton

@@ -3,12 +3,8 @@
 A program has some frequencies of one channel (forward) or some of its modes (backward) and walks over the others, so
 nothing of size channels x modes x frequencies is stored, and every sum has a fixed order.
 
-Coefficients and the frequency grid are float64 in memory, whatever the arithmetic. In float32 a slow mode near zero
-frequency would drown: its denominator is the small difference of numbers close to 1. Written as
-
-    1 - lam u - mu v = (1 - lam) + lam (1 - u) - mu v
-
-with 1 - lam and 1 - u rounded after the subtraction, nothing is lost.
+Coefficients and the frequency grid are float64 in memory, whatever the arithmetic; `Backend.transfer` says how
+denominators are written so that float32 loses nothing.
 """
 
 import triton

@@ -62,8 +62,7 @@ class FFTAccuracy(Measured[Point]):
         by_length = {length: [found[p] for p in found if p.length == length] for length in self.lengths}
         head = ["", *(f"L {length}" for length in self.lengths)]
         rows = []
-        reported = {"relative RMSE": paper.FFT_RELATIVE_RMSE, "largest error": paper.FFT_LARGEST_ERROR}
-        for metric, theirs in reported.items():
+        for metric, theirs in _reports().items():
             for name in ("ours", "paper's setting"):
                 label = f"{metric}, {'our setting' if name == 'ours' else name}, our code"
                 rows.append([label, *(_words([f[f"{metric}, {name}"] for f in by_length[n]]) for n in self.lengths)])
@@ -85,6 +84,11 @@ def _words(values: list[float]) -> str:
     return f"{statistics.fmean(values):.2e} ± {statistics.stdev(values):.0e}"
 
 
+def _reports() -> dict[str, dict[int, tuple[float, float]]]:
+    """What the paper reports, by metric."""
+    return {"relative RMSE": paper.FFT_RELATIVE_RMSE, "largest error": paper.FFT_LARGEST_ERROR}
+
+
 def _reported(value: tuple[float, float] | None) -> str:
     return "–" if value is None else f"{value[0]:.2e} ± {value[1]:.0e}"
 
@@ -95,8 +99,7 @@ def _figure(by_length: Mapping[int, list[Found]]) -> bytes:
         ("ours", "our setting", "#0072B2", "o", "-"),
         ("paper's setting", "the paper's setting, our code", "#D55E00", "s", "--"),
     ]
-    theirs = {"relative RMSE": paper.FFT_RELATIVE_RMSE, "largest error": paper.FFT_LARGEST_ERROR}
-    for axis, (metric, reported) in zip(axes, theirs.items(), strict=True):
+    for axis, (metric, reported) in zip(axes, _reports().items(), strict=True):
         for key, label, color, marker, style in series:
             means = {
                 n: statistics.fmean(f[f"{metric}, {key}"] for f in values) for n, values in by_length.items() if values
