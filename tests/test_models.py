@@ -44,9 +44,8 @@ def test_the_paper_s_totals_to_the_digit(model: str) -> None:
 def test_widths_are_matched(scale: Scale) -> None:
     for task in TASKS:
         target = preset(task, "s4d", scale)
-        size = target.task.vocab_size, target.task.max_length
         ds4d = preset(task, "ds4d", scale).model
-        assert specs.matched(ds4d, target.parameters(), *size) == ds4d
+        assert specs.matched(ds4d, target.parameters(), target.task.build) == ds4d
         for model in MODELS:
             if model != "ds4d-narrow":
                 assert preset(task, model, scale).parameters() == pytest.approx(target.parameters(), rel=0.02)
@@ -57,7 +56,7 @@ def test_mini_models_are_those_that_match_best() -> None:
     for task, length in (("sum-fixed", 1088), ("sum-variable", 576)):
         for model in ("mamba", "lstm", "gpt2"):
             spec = mini(task, model).model
-            assert specs.matched(spec, budget, 300, length) == spec
+            assert specs.matched(spec, budget, lambda s, length=length: s.build(300, length)) == spec
 
 
 def test_the_size_table() -> None:
@@ -98,7 +97,7 @@ def test_every_parameter_gets_a_gradient(spec: specs.Spec) -> None:
 @every_model
 def test_counting_does_not_allocate_and_agrees(spec: specs.Spec) -> None:
     built = sum(p.numel() for p in spec.build(11, 20).parameters())
-    assert specs.parameters(spec, 11, 20) == built
+    assert count_parameters(lambda: spec.build(11, 20)) == built
 
 
 def test_wrong_positions_are_refused() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "delayssm"
 
 #: Each part may use itself and those before it.
-ORDER = ["backends", "system", "layers", "models", "tasks", "runtime", "lab", "studies", "cli", "__main__"]
+ORDER = ["backends", "system", "layers", "models", "data", "tasks", "runtime", "lab", "studies", "cli", "__main__"]
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

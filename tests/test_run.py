@@ -8,7 +8,8 @@ import pytest
 
 from delayssm.lab import run as runs
 from delayssm.lab.presets import LEARNING_RATES, MODELS, TASKS, grid, mini, paper, preset
-from delayssm.lab.run import Constant, Cosine, MultiStep, Training
+from delayssm.lab.run import Training
+from delayssm.lab.schedules import Constant, Cosine, MultiStep
 from tests.lab import tiny
 
 
@@ -22,7 +23,7 @@ def test_every_preset_is_read_as_it_was_written(scale: str, tmp_path: Path) -> N
     assert len(list(tmp_path.iterdir())) == len(TASKS) * len(MODELS)  # names tell them apart
 
 
-@pytest.mark.parametrize("schedule", [Constant(), Cosine(warmup=3, final=0.1), MultiStep(at=(3, 5), decay=0.5)])
+@pytest.mark.parametrize("schedule", [Constant(), Cosine(warmup=3, final=0.1), MultiStep(at=(0.3, 0.5), decay=0.5)])
 def test_every_schedule_is_read_as_it_was_written(schedule: Constant | Cosine | MultiStep, tmp_path: Path) -> None:
     run = tiny(schedule=schedule)
     runs.save(tmp_path, run, {})
@@ -89,8 +90,8 @@ def test_schedules() -> None:
     assert cosine.factor(1, 11) == 1.0
     assert cosine.factor(6, 11) == pytest.approx(0.6)
     assert cosine.factor(11, 11) == pytest.approx(0.2)
-    steps = MultiStep(at=(2, 4), decay=0.1)
-    assert [steps.factor(step, 9) for step in range(6)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    steps = MultiStep(at=(0.2, 0.4), decay=0.1)
+    assert [steps.factor(step, 10) for step in range(6)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayssm.lab.presets import MEMORIES
-from delayssm.tasks.delayed import PAD, Copy, DelayedMemory, Sum, WeightedSum, chance
+from delayssm.tasks.delayed import PAD, Copy, DelayedMemory, Sum, WeightedSum
 from delayssm.tasks.oracle import Oracle
-from delayssm.tasks.task import Split, score
+from delayssm.tasks.task import Split
 
 
 def test_the_example_of_the_docstring() -> None:
@@ -48,8 +48,8 @@ def test_the_paper_s_numbers() -> None:
 
 @pytest.mark.parametrize("task", MEMORIES.values(), ids=MEMORIES.keys())
 def test_an_oracle_solves_it(task: DelayedMemory) -> None:
-    found = score(Oracle(task), task.batch(1, Split.VALIDATION, range(16)))
-    assert int(found.correct) == found.count == 16 * 32
+    found = task.batch(1, Split.VALIDATION, range(16)).score(Oracle(task))
+    assert int(found.points) == found.count == 16 * 32
 
 
 @pytest.mark.parametrize("task", MEMORIES.values(), ids=MEMORIES.keys())
@@ -83,7 +83,8 @@ def test_samples_depend_on_seed_split_and_number_alone() -> None:
 
 def test_training_and_validation_do_not_overlap() -> None:
     task = MEMORIES["sum-fixed"]
-    train, validation = (task.batch(0, split, range(20_000)).tokens[:, :32] for split in Split)
+    splits = Split.TRAIN, Split.VALIDATION
+    train, validation = (task.batch(0, split, range(20_000)).tokens[:, :32] for split in splits)
     rows = {tuple(row) for tokens in (train, validation) for row in tokens.tolist()}
     assert len(rows) == 40_000
 
@@ -106,7 +107,7 @@ def test_data_tokens_are_uniform() -> None:
 def test_any_sizes(mapping: Copy | Sum | WeightedSum, length: int, lag: int, spread: int, vocabulary: int) -> None:
     task = DelayedMemory(mapping, (lag, lag + spread), vocabulary, length)
     batch = task.batch(0, Split.TRAIN, range(4))
-    assert int(score(Oracle(task), batch).correct) == 4 * length
+    assert int(batch.score(Oracle(task)).points) == 4 * length
 
 
 def test_settings_that_overflow_are_refused() -> None:
@@ -128,8 +129,8 @@ def test_settings_that_overflow_are_refused() -> None:
 
 
 def test_chance_is_what_guessing_gets() -> None:
-    assert chance(DelayedMemory(Copy(), (1, 1), vocab_size=3)) == 1.0  # a single data token
-    assert chance(DelayedMemory(Copy(), (1, 1), vocab_size=4)) == pytest.approx(0.5, abs=0.03)
+    assert DelayedMemory(Copy(), (1, 1), vocab_size=3).guess() == 1.0  # a single data token
+    assert DelayedMemory(Copy(), (1, 1), vocab_size=4).guess() == pytest.approx(0.5, abs=0.03)
 
 
 def test_score_is_cross_entropy_at_the_answers() -> None:
@@ -141,8 +142,8 @@ def test_score_is_cross_entropy_at_the_answers() -> None:
         def forward(self, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
             return logits
 
-    found = score(Fixed(), batch)
+    found = batch.score(Fixed())
     by_hand = -sum(logits[b, t].log_softmax(0)[batch.targets[b, t]] for b in range(5) for t in range(2))
     assert found.loss == pytest.approx(float(by_hand), rel=1e-6)
-    assert found.correct == (logits.argmax(-1) == batch.targets).sum()
+    assert found.points == (logits.argmax(-1) == batch.targets).sum()
     assert found.count == 10

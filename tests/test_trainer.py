@@ -17,7 +17,7 @@ from filelock import FileLock
 from delayssm.lab import checkpoint, evaluate, training
 from delayssm.lab.display import Silent, Status
 from delayssm.models import specs
-from delayssm.tasks.task import Split, score
+from delayssm.tasks.task import Split
 from tests.lab import DS4D, LSTM, ONE_THREAD, TASK, create, finish, run, start, tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -83,9 +83,9 @@ def test_the_best_weights_have_the_best_accuracy(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny(lr=3e-2, steps=60))
     summary = training.train(directory, Silent())
     model, loaded = evaluate.load_model(directory)
-    found = score(model, TASK.batch(loaded.seed, Split.VALIDATION, range(10)))
-    assert int(found.correct) / found.count == summary["accuracy"] > 0.1
-    by_lag = evaluate.accuracy_by_lag(*evaluate.load_model(directory), 10, rows_at_once=3)
+    found = TASK.batch(loaded.seed, Split.VALIDATION, range(10)).score(model)
+    assert int(found.points) / found.count == summary["accuracy"] > 0.1
+    by_lag = evaluate.accuracy_by_lag(model, TASK, 10, loaded.seed, rows_at_once=3)
     assert set(by_lag) <= {6, 7, 8}
     assert sum(a.samples for a in by_lag.values()) == 10
     assert sum(a.mean * a.samples for a in by_lag.values()) / 10 == pytest.approx(summary["accuracy"])

@@ -24,7 +24,11 @@ def test_param_groups() -> None:
         "0.weight", "1.blocks.0.layer.linear.weight", "1.blocks.1.layer.linear.weight", "2.weight",
     ]  # fmt: skip
     assert sum(map(len, found.values())) == len(list(model.parameters()))
-    assert [(g["lr"], g["weight_decay"]) for g in groups.values()] == [(1e-2, 0.05), (1e-2, 0.0), (1e-4, 0.0)]
+    rates = {name: (g["lr"], g["weight_decay"]) for name, g in groups.items()}
+    assert rates == {"main": (1e-2, 0.05), "no decay": (1e-2, 0.0), "dynamics": (1e-2, 0.0), "step size": (1e-4, 0.0)}
+    slow = {group["name"]: group["lr"] for group in param_groups(model, 1e-2, 1e-4, 0.05, dynamics_lr=1e-3)}
+    assert slow == {"main": 1e-2, "no decay": 1e-2, "dynamics": 1e-3, "step size": 1e-4}
+    assert {name.rpartition(".")[2] for name in found["dynamics"]} == {"nu_re", "nu_im", "B"}
     torch.optim.AdamW(param_groups(model, 1e-2, 1e-4, 0.05)).step()
 
 

@@ -21,7 +21,7 @@ try:
     from rich.table import Table
 
     from delayssm.lab.interrupt import EXIT_CODE, Interrupted
-    from delayssm.lab.presets import MODELS, TASKS, ModelName, Scale, TaskName
+    from delayssm.lab.presets import MODELS, TASKS, AnyTaskName, ModelName, Scale
     from delayssm.runtime import Device
 except ImportError as missing:
     sys.exit(f"the command line needs the lab extra ({missing}): pip install 'delayssm[lab]'")
@@ -35,14 +35,14 @@ class Choice:
     learning rate, steps, batch size, width, lags and all others.
     """
 
-    task: tyro.conf.Positional[TaskName]
+    task: tyro.conf.Positional[AnyTaskName]
     """What to learn."""
     model: tyro.conf.Positional[ModelName]
     """By what."""
     scale: Scale = "mini"
     """The paper's sizes, or smaller ones for a laptop."""
-    schedule: Literal["constant", "cosine", "multi-step"] = "constant"
-    """How the learning rate changes."""
+    schedule: Literal["constant", "cosine", "multi-step"] | None = None
+    """How the learning rate changes, if not as usual for this task."""
     out: Path | None = None
     """Directory of the run; by default under runs/, by its name."""
 
@@ -51,23 +51,22 @@ def train(arguments: Sequence[str]) -> None:
     """Train one model on one task."""
     from delayssm.lab import training
     from delayssm.lab.presets import preset
-    from delayssm.lab.run import Constant, Cosine, MultiStep, Run
+    from delayssm.lab.run import Run
+    from delayssm.lab.schedules import Constant, Cosine, MultiStep, Schedule
 
     chosen = len([a for a in arguments if not a.startswith("-")]) >= 2
     choice, rest = tyro.cli(
         Choice, prog="delayssm train", args=arguments, return_unknown_args=True, add_help=not chosen
     )
     run = preset(choice.task, choice.model, choice.scale)
-    schedules: dict[str, Constant | Cosine | MultiStep] = {
-        "constant": Constant(),
-        "cosine": Cosine(),
-        "multi-step": MultiStep(at=()),
-    }
+    schedules: dict[str, Schedule] = {"constant": Constant(), "cosine": Cosine(), "multi-step": MultiStep(at=())}
+    if choice.schedule is not None:
+        run = replace(run, training=replace(run.training, schedule=schedules[choice.schedule]))
     run = tyro.cli(
         Run,
-        prog=f"delayssm train {choice.task} {choice.model} --scale {choice.scale} --schedule {choice.schedule}",
+        prog=f"delayssm train {choice.task} {choice.model} --scale {choice.scale}",
         description="Every setting of this run. Besides: --scale, --schedule, --out.",
-        default=replace(run, training=replace(run.training, schedule=schedules[choice.schedule])),
+        default=run,
         args=rest,
         config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
     )
@@ -89,23 +88,29 @@ def resume(directory: tyro.conf.Positional[Path]) -> None:
 
 
 def evaluate(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
-    """Measure the best weights of a run on validation samples, lag by lag.
+    """Measure the best weights of a run: on test samples, or for delayed memory on new ones, lag by lag.
 
     Args:
         directory: of the run.
-        samples: how many.
-        seed: of the samples; by default that of the run.
+        samples: how many, at most.
+        seed: of new samples; by default that of the run.
     """
-    from delayssm.lab.evaluate import accuracy_by_lag, load_model, overall
+    from delayssm.lab.evaluate import accuracy_by_lag, load_model, on_test_samples, overall
+    from delayssm.tasks.delayed import DelayedMemory
 
-    found = accuracy_by_lag(*load_model(directory), samples, seed)
-    for lag, accuracy in found.items():
+    model, run = load_model(directory)
+    if not isinstance(run.task, DelayedMemory):
+        found = on_test_samples(model, run, samples)
+        print(f"{run.task.metric.value} {found:.4f} on test samples; without looking {run.task.guess():.4f}")
+        return
+    by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
+    for lag, accuracy in by_lag.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
-    print(f"accuracy {overall(found):.4f}")
+    print(f"accuracy {overall(by_lag):.4f}")
 
 
 def sweep(
-    tasks: tuple[TaskName, ...] = TASKS,
+    tasks: tuple[AnyTaskName, ...] = TASKS,
     models: tuple[ModelName, ...] = ("ds4d", "s4d"),
     scale: Scale = "mini",
     learning_rates: tuple[float, ...] = (),
@@ -182,7 +187,7 @@ def info() -> None:
 
 
 def bench(
-    tasks: tuple[TaskName, ...] = ("copy-fixed", "sum-fixed"),
+    tasks: tuple[AnyTaskName, ...] = ("copy-fixed", "sum-fixed"),
     models: tuple[ModelName, ...] = MODELS,
     scale: Scale = "paper",
     steps: int = 3,
@@ -280,8 +285,10 @@ def _train(directory: Path, run: Run) -> None:
             summary = training.train(directory, board.add("training"))
     except Interrupted as interrupted:
         _leave(EXIT_CODE, f"Interrupted: {interrupted}. To go on: delayssm resume {directory}")
+    name = run.task.metric.value
+    tested = f", on test samples {summary[f'test_{name}']:.4f}" if f"test_{name}" in summary else ""
     print(
-        f"Best accuracy {summary['accuracy']:.4f} at step {summary['best_step']}, "
+        f"Best {name} {summary[name]:.4f} at step {summary['best_step']}{tested}, "
         f"after {duration(summary['seconds'])}. Results are in {directory}; "
         f"to look at them: delayssm report {directory}"
     )

@@ -22,7 +22,7 @@ from delayssm.system import tensor_file
 from delayssm.system.tensor_file import Damaged
 
 #: The number goes up when what is in a file changes its meaning.
-FORMAT = "delayssm checkpoint 1"
+FORMAT = "delayssm checkpoint 2"
 #: Whole tensors, also of models that are spread over processes.
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -32,17 +32,17 @@ class Progress:
     """How far a run has come.
 
     step counts optimiser steps, and step_seconds the time they took; seconds include evaluation. best is the best
-    accuracy so far, found at best_step. loss, correct and count are sums over the training samples since the last
-    evaluation.
+    accuracy or error so far, found at best_step. loss, points and count are sums over the training samples since the
+    last evaluation.
     """
 
     step: int = 0
-    best: float = -1.0
+    best: float | None = None
     best_step: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
     loss: float = 0.0
-    correct: float = 0.0
+    points: float = 0.0
     count: float = 0.0
 
 
@@ -57,7 +57,7 @@ def previous(directory: Path) -> Path:
 
 
 def best(directory: Path) -> Path:
-    """The weights with the best accuracy."""
+    """The weights that were best on the validation samples."""
     return directory / "best" / "model.safetensors"
 
 
@@ -75,10 +75,15 @@ def training_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[s
     return found
 
 
+def restore_weights(model: nn.Module, saved: dict[str, Tensor]) -> None:
+    """Put what `weights` gave into a model of the same kind, in every process."""
+    set_model_state_dict(model, dict[str, Any](saved), options=_WHOLE)
+
+
 def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
     """Put what `training_state` gave into a model and an optimiser of the same kind, in every process."""
-    mine: dict[str, Any] = {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")}
-    set_model_state_dict(model, mine, options=_WHOLE)
+    mine = {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")}
+    restore_weights(model, mine)
     into: dict[str, Any] = get_optimizer_state_dict(model, optimiser)  # for its names
     into["state"] = {
         name: {key: saved[f"optimiser.{key}.{name}"] for key in values} for name, values in into["state"].items()

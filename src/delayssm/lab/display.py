@@ -17,12 +17,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run is. Loss and accuracy on training data are of the last step; validation is of the last evaluation."""
+    """Where a run is: loss and metric (its name, its value) of the last step, and of the last evaluation."""
 
     step: int
     steps: int
     loss: float
-    accuracy: float
+    metric: str
+    value: float
     validation: float | None
     tokens_per_second: float
     evaluated: bool = False
@@ -30,7 +31,9 @@ class Status:
     def words(self) -> str:
         """For a line."""
         validation = "" if self.validation is None else f"  validation {self.validation:.3f}"
-        return f"loss {self.loss:.3f}  accuracy {self.accuracy:.3f}{validation}  {self.tokens_per_second:,.0f} tokens/s"
+        return (
+            f"loss {self.loss:.3f}  {self.metric} {self.value:.3f}{validation}  {self.tokens_per_second:,.0f} tokens/s"
+        )
 
 
 class Display(Protocol):

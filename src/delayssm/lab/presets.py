@@ -1,4 +1,4 @@
-"""The runs of the paper, and the same in small.
+"""The runs of the paper, and the same in small; those of the general benchmarks are in `benchmarks`.
 
 `paper` is section 5.1 with appendix C.2: its tables, to the digit. What the tables leave open is decided here: clipping
 at 1, 1,024 validation samples, no dropout, S4D's step sizes at the main learning rate.
@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
+from delayssm.lab import benchmarks
+from delayssm.lab.benchmarks import BenchmarkName
 from delayssm.lab.run import Run, Training
 from delayssm.models.specs import DS4D, GPT2, LSTM, S4D, Llama, Mamba, Spec
 from delayssm.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
@@ -21,10 +23,12 @@ from delayssm.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 TaskName = Literal[
     "copy-fixed", "copy-variable", "sum-fixed", "sum-variable", "weighted-sum-fixed", "weighted-sum-variable"
 ]
+AnyTaskName = TaskName | BenchmarkName
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
 Scale = Literal["mini", "paper"]
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
+ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *benchmarks.BENCHMARKS)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 #: What the paper tries for every model.
 LEARNING_RATES = (2e-4, 1e-3)
@@ -32,13 +36,17 @@ LEARNING_RATES = (2e-4, 1e-3)
 DT_LR = 1e-4
 
 
-def preset(task: TaskName, model: ModelName, scale: Scale) -> Run:
+def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
     """One run of the paper or of its small version."""
-    return {"paper": paper, "mini": mini}[scale](task, model)
+    if task in benchmarks.BENCHMARKS:
+        if model not in ("ds4d", "s4d"):
+            raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}")
+        return {"paper": benchmarks.paper, "mini": benchmarks.mini}[scale](task, model)
+    return {"paper": paper, "mini": mini}[scale](cast(TaskName, task), model)
 
 
 def grid(
-    tasks: Iterable[TaskName],
+    tasks: Iterable[AnyTaskName],
     models: Iterable[ModelName],
     scale: Scale,
     learning_rates: Iterable[float] | None = None,

@@ -11,53 +11,19 @@ from typing import Any, Literal
 
 import cattrs
 from cattrs.strategies import configure_tagged_union
+from torch import nn
 
-from delayssm.models.specs import Spec, parameters
+from delayssm.lab.schedules import CONSTANT, Schedule
+from delayssm.models.matching import count_parameters
+from delayssm.models.specs import Spec
 from delayssm.system import files
 from delayssm.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
+from delayssm.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
+from delayssm.tasks.signals import BIDMC, SpeechCommands
+from delayssm.tasks.task import Split
+from delayssm.tasks.texts import ListOps, Retrieval, Text
 
-
-@dataclass(frozen=True, kw_only=True)
-class Constant:
-    """The learning rate rises linearly over `warmup` steps and then stays."""
-
-    warmup: int = 0
-
-    def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
-        return _warm(step, self.warmup)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cosine:
-    """After the warm-up, half a cosine down to `final` times the learning rate."""
-
-    warmup: int = 0
-    final: float = 0.0
-
-    def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
-        if step < self.warmup:
-            return _warm(step, self.warmup)
-        done = (step - self.warmup) / max(1, steps - self.warmup)
-        return self.final + (1 - self.final) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiStep:
-    """After the warm-up, multiplied with `decay` at each of these steps."""
-
-    at: tuple[int, ...]
-    decay: float = 0.1
-    warmup: int = 0
-
-    def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
-        return _warm(step, self.warmup) * self.decay ** sum(step >= milestone for milestone in self.at)
-
-
-def _warm(step: int, warmup: int) -> float:
-    return min(1.0, (step + 1) / (warmup + 1))
+AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | Text | Retrieval | GrayCIFAR | Pathfinder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +31,12 @@ class Training:
     """How a model is trained: AdamW on a new batch at each step.
 
     Args:
-        steps: optimiser steps.
+        steps: optimiser steps; or
+        epochs: how often each training sample is seen.
         batch_size: samples per step, over all processes.
         lr: learning rate.
         dt_lr: learning rate of the step sizes of state-space layers; None: the same.
+        dynamics_lr: learning rate of the base dynamics and of B in state-space layers; None: the same.
         weight_decay: for matrices, except those of state-space layers.
         schedule: how the learning rate changes.
         clip: largest norm of the gradient; None: any.
@@ -77,31 +45,41 @@ class Training:
             the batch are added up. None: all at once.
         evaluate_every: steps between evaluations; the last step is always followed by one.
         checkpoint_every: steps between checkpoints to resume from.
-        validation_size: samples to evaluate on.
-        target: stop as soon as an evaluation finds this accuracy; None: never.
+        validation_size: samples to evaluate on, if there are as many; None: all.
+        test_size: samples to test the best weights on at the end, if there are any; None: all.
+        target: stop as soon as an evaluation finds this accuracy, or error; None: never.
+        patience: stop after this many evaluations without a better one; None: never.
     """
 
-    steps: int
+    steps: int | None = None
+    epochs: float | None = None
     batch_size: int
     lr: float = 1e-3
     dt_lr: float | None = None
+    dynamics_lr: float | None = None
     weight_decay: float = 0.0
-    schedule: Constant | Cosine | MultiStep = Constant()
+    schedule: Schedule = CONSTANT
     clip: float | None = 1.0
     precision: Literal["no", "bf16"] = "no"
     rows_at_once: int | None = None
     evaluate_every: int = 100
     checkpoint_every: int = 100
-    validation_size: int = 512
+    validation_size: int | None = 512
+    test_size: int | None = None
     target: float | None = None
+    patience: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "evaluate_every", "checkpoint_every", "validation_size"):
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(f"say either how many steps or how many epochs, not {self.steps} and {self.epochs}")
+        for name in ("batch_size", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.rows_at_once is not None and self.rows_at_once < 1:
-            raise ValueError(f"rows_at_once must be at least 1, or None for all, not {self.rows_at_once}")
-        for name in ("lr", "dt_lr", "clip"):
+        for name in ("steps", "rows_at_once", "validation_size", "test_size", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, or None, not {value}")
+        for name in ("epochs", "lr", "dt_lr", "dynamics_lr", "clip"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} must be a positive number, not {value}")
@@ -119,7 +97,7 @@ class Run:
         label: what reports call the model, if not by its family.
     """
 
-    task: DelayedMemory
+    task: AnyTask
     model: Spec
     training: Training
     seed: int = 0
@@ -136,9 +114,23 @@ class Run:
         """What reports call the model."""
         return self.label or self.model.family
 
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in all. Where epochs are counted, the data must be there."""
+        if self.training.steps is not None:
+            return self.training.steps
+        size = self.task.size(Split.TRAIN)
+        if size is None or self.training.epochs is None:
+            raise ValueError(f"{self.task.label} has no end of samples, so no epochs; say how many steps")
+        return math.ceil(self.training.epochs * size / self.training.batch_size)
+
+    def build(self) -> nn.Module:
+        """The model, freshly initialised."""
+        return self.task.build(self.model)
+
     def parameters(self) -> int:
         """How many the model has."""
-        return parameters(self.model, self.task.vocab_size, self.task.max_length)
+        return count_parameters(self.build)
 
 
 def to_json(value: Any) -> Any:
@@ -171,8 +163,9 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
 
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for union in (Copy | Sum | WeightedSum, Constant | Cosine | MultiStep, Spec):
+    for union in (Copy | Sum | WeightedSum, Schedule, Spec):
         configure_tagged_union(union, converter, tag_name="kind")
+    configure_tagged_union(AnyTask, converter, tag_name="kind", default=DelayedMemory)  # once the only one
     return converter
 
 

@@ -34,7 +34,8 @@ class Outcome:
     def __str__(self) -> str:
         if self.summary is None:
             return f"{self.directory.name}: {self.error}"
-        return f"{self.directory.name}: accuracy {self.summary['accuracy']:.3f}"
+        name = next(name for name in ("accuracy", "rmse") if name in self.summary)
+        return f"{self.directory.name}: {name} {self.summary[name]:.3f}"
 
 
 class Worker:

@@ -15,7 +15,7 @@ from typing import get_args
 
 from delayssm.lab import fresh
 from delayssm.lab.display import Silent
-from delayssm.lab.presets import ModelName, Scale, TaskName, preset
+from delayssm.lab.presets import ALL_TASKS, AnyTaskName, ModelName, Scale, preset
 from delayssm.lab.training import Trainer, make_accelerator
 from delayssm.runtime import Device, keep_freed_memory, peak_memory, wait
 
@@ -23,7 +23,7 @@ HEAD = ("task", "model", "parameters", "rows at once", "s/step", "tokens/s", "/ 
 
 
 def measure(
-    tasks: Sequence[TaskName], models: Sequence[ModelName], scale: Scale, steps: int, device: Device
+    tasks: Sequence[AnyTaskName], models: Sequence[ModelName], scale: Scale, steps: int, device: Device
 ) -> Iterator[tuple[str, ...]]:
     """Rows of a table under `HEAD`, as they are found. Speed relative to DS4D where that is measured first."""
     for task in tasks:
@@ -45,7 +45,7 @@ def measure(
             )
 
 
-def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int, device: Device) -> dict[str, float]:
+def time_steps(task: AnyTaskName, model: ModelName, scale: Scale, steps: int, device: Device) -> dict[str, float]:
     """The fastest of several training steps after a first one, as a run makes them, and the peak of memory."""
     keep_freed_memory()
     run = preset(task, model, scale)
@@ -62,7 +62,7 @@ def time_steps(task: TaskName, model: ModelName, scale: Scale, steps: int, devic
 
 if __name__ == "__main__":
     task, model, scale, steps, device = sys.argv[1:]
-    assert task in get_args(TaskName)
+    assert task in ALL_TASKS
     assert model in get_args(ModelName)
     assert scale in get_args(Scale)
     assert device in get_args(Device)

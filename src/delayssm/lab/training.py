@@ -33,7 +33,7 @@ from delayssm.lab.run import save as save_run
 from delayssm.layers.optim import param_groups
 from delayssm.runtime import Device, best_device, describe, keep_freed_memory
 from delayssm.system import files
-from delayssm.tasks.task import Batch, Split, score
+from delayssm.tasks.task import Batch, Split
 
 Summary = dict[str, float]
 
@@ -105,6 +105,7 @@ class Trainer:
 
     def __init__(self, run: Run, directory: Path, accelerator: Accelerator, display: Display) -> None:
         self.run, self.training, self.directory = run, run.training, directory
+        self.metric, self.steps = run.task.metric, run.steps
         self.accelerator, self.display = accelerator, display
         if run.training.batch_size < accelerator.num_processes:
             raise ValueError(
@@ -114,7 +115,7 @@ class Trainer:
         model = initial_model(run)
         self.parameters = sum(p.numel() for p in model.parameters())
         dt_lr = self.training.lr if self.training.dt_lr is None else self.training.dt_lr
-        groups = param_groups(model, self.training.lr, dt_lr, self.training.weight_decay)
+        groups = param_groups(model, self.training.lr, dt_lr, self.training.weight_decay, self.training.dynamics_lr)
         self.rates = [group["lr"] for group in groups]
         self.model: nn.Module
         self.optimiser: torch.optim.Optimizer
@@ -125,7 +126,7 @@ class Trainer:
             checkpoint.restore(self.model, self.optimiser, tensors)
         # What was measured after the checkpoint is about to be measured again.
         self.metrics = [entry for entry in read_metrics(directory) if entry["step"] <= self.progress.step]
-        self.validation = self.metrics[-1]["accuracy"] if self.metrics else None
+        self.validation = self.metrics[-1][self.metric.value] if self.metrics else None
 
     def finish(self) -> Summary:
         """Train to the end."""
@@ -137,14 +138,14 @@ class Trainer:
                 began = time.perf_counter()
                 self.step()
                 step = self.progress.step
-                if step % self.training.evaluate_every == 0 or step == self.training.steps:
+                if step % self.training.evaluate_every == 0 or step == self.steps:
                     self.evaluate()
                 self._add(seconds=time.perf_counter() - began)
                 interrupted = self._sum([float(interruption.wanted)])[0] > 0
                 if step % self.training.checkpoint_every == 0 or self._done() or interrupted:
                     self.save()
                 if interrupted and not self._done():
-                    raise Interrupted(f"stopped after step {step} of {self.training.steps}")
+                    raise Interrupted(f"stopped after step {step} of {self.steps}")
         return self._summarise()
 
     def step(self) -> None:
@@ -153,19 +154,19 @@ class Trainer:
         training, step, processes = self.training, self.progress.step, self.accelerator.num_processes
         torch.manual_seed(_seed(self.run.seed, step, self.accelerator.process_index))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            group["lr"] = rate * training.schedule.factor(step, training.steps)
+            group["lr"] = rate * training.schedule.factor(step, self.steps)
         self.model.train()
         batches = list(self._batches(Split.TRAIN, step * training.batch_size, training.batch_size))
         (answers,) = self._sum([sum(batch.targets.numel() for batch in batches)])
-        loss = correct = 0.0
+        loss = points = 0.0
         for batch in batches:
             alone = batch is not batches[-1]  # gradients are exchanged once, with the last rows
             with self.accelerator.no_sync(self.model) if alone else nullcontext():
-                found = score(self.model, batch)
+                found = batch.score(self.model)
                 # Processes average their gradients; the factor makes that the mean over all answers of the batch.
                 self.accelerator.backward(found.loss * (processes / answers))
-            loss, correct = loss + float(found.loss.detach()), correct + float(found.correct)
-        loss, correct = self._sum([loss, correct])
+            loss, points = loss + float(found.loss.detach()), points + float(found.points)
+        loss, points = self._sum([loss, points])
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss is {loss} at step {step + 1}; a lower learning rate, a longer warm-up or clipping may help"
@@ -175,38 +176,48 @@ class Trainer:
         self.optimiser.step()
         self.optimiser.zero_grad()
         elapsed = time.perf_counter() - began
-        self._add(step=1, step_seconds=elapsed, loss=loss, correct=correct, count=answers)
-        self.display.show(self._status(loss / answers, correct / answers))
+        self._add(step=1, step_seconds=elapsed, loss=loss, points=points, count=answers)
+        self.display.show(self._status(loss / answers, self.metric.of(points / answers)))
 
-    @torch.no_grad()
     def evaluate(self) -> None:
         """Measure on the validation samples, and keep the weights if they are the best so far."""
-        self.model.eval()
-        loss = correct = count = 0.0
-        for batch in self._batches(Split.VALIDATION, 0, self.training.validation_size):
-            found = score(self.model, batch)
-            loss, correct, count = loss + float(found.loss), correct + float(found.correct), count + found.count
-        loss, correct, count = self._sum([loss, correct, count])
-        progress, accuracy = self.progress, correct / count
+        loss, value = self.measure(Split.VALIDATION, self.training.validation_size)
+        progress, name = self.progress, self.metric.value
         entry = {
             "step": progress.step,
             "train_loss": progress.loss / progress.count,
-            "train_accuracy": progress.correct / progress.count,
-            "loss": loss / count,
-            "accuracy": accuracy,
+            f"train_{name}": self.metric.of(progress.points / progress.count),
+            "loss": loss,
+            name: value,
             "seconds": progress.seconds,
         }
         self.metrics.append(entry)
-        self.validation = accuracy
-        self.progress = replace(progress, loss=0.0, correct=0.0, count=0.0)
-        if accuracy > progress.best:
-            self.progress = replace(self.progress, best=accuracy, best_step=progress.step)
+        self.validation = value
+        self.progress = replace(progress, loss=0.0, points=0.0, count=0.0)
+        if progress.best is None or self.metric.better(value, progress.best):
+            self.progress = replace(self.progress, best=value, best_step=progress.step)
             weights = checkpoint.weights(self.model)
             if self.accelerator.is_main_process:
                 checkpoint.write(checkpoint.best(self.directory), weights, self.progress)
         if self.accelerator.is_main_process:
             files.append(self.directory / "metrics.jsonl", json.dumps(entry))
-        self.display.show(self._status(entry["train_loss"], entry["train_accuracy"], evaluated=True))
+        self.display.show(self._status(entry["train_loss"], entry[f"train_{name}"], evaluated=True))
+
+    @torch.no_grad()
+    def measure(self, split: Split, count: int | None) -> tuple[float, float]:
+        """Mean loss and metric on the first `count` samples of a split, if there are as many; None: on all."""
+        self.model.eval()
+        size = self.run.task.size(split)
+        if count is None and size is None:
+            raise ValueError(f"{self.run.task.label} has no end of samples; say how many to evaluate on")
+        count = min(n for n in (count, size) if n is not None)
+        sums = [0.0, 0.0, 0.0]
+        for batch in self._batches(split, 0, count):
+            found = batch.score(self.model)
+            new = float(found.loss), float(found.points), float(found.count)
+            sums = [a + b for a, b in zip(sums, new, strict=True)]
+        loss, points, answers = self._sum(sums)
+        return loss / answers, self.metric.of(points / answers)
 
     def _batches(self, split: Split, first: int, count: int) -> Iterator[Batch]:
         """The share of this process in `count` samples, as many at once as may be."""
@@ -223,16 +234,20 @@ class Trainer:
             checkpoint.save_training(self.directory, tensors, self.progress)
 
     def _done(self) -> bool:
-        target = self.training.target
-        reached = target is not None and self.validation is not None and self.validation >= target
-        return reached or self.progress.step >= self.training.steps
+        target, patience = self.training.target, self.training.patience
+        reached = target is not None and self.validation is not None and not self.metric.better(target, self.validation)
+        fruitless = sum(entry["step"] > self.progress.best_step for entry in self.metrics)
+        hopeless = patience is not None and fruitless >= patience
+        return reached or hopeless or self.progress.step >= self.steps
 
     def _summarise(self) -> Summary:
-        progress = self.progress
+        progress, name = self.progress, self.metric.value
+        assert progress.best is not None
         summary: Summary = {
-            "accuracy": progress.best,
+            name: progress.best,
             "best_step": progress.best_step,
-            "final_accuracy": self.metrics[-1]["accuracy"],
+            f"final_{name}": self.metrics[-1][name],
+            **({f"test_{name}": self.test()} if self.run.task.size(Split.TEST) else {}),
             "steps": progress.step,
             "parameters": self.parameters,
             "seconds": progress.seconds,
@@ -242,9 +257,16 @@ class Trainer:
             files.write(self.directory / "summary.json", json.dumps(summary, indent=2).encode())
         return summary
 
-    def _status(self, loss: float, accuracy: float, evaluated: bool = False) -> Status:
-        step, steps = self.progress.step, self.training.steps
-        return Status(step, steps, loss, accuracy, self.validation, self._tokens_per_second(), evaluated)
+    def test(self) -> float:
+        """The metric of the best weights on test samples, which nothing was chosen by."""
+        self.accelerator.wait_for_everyone()  # until the first process has written them
+        best, _ = checkpoint.read(checkpoint.best(self.directory))
+        checkpoint.restore_weights(self.model, best)
+        return self.measure(Split.TEST, self.training.test_size)[1]
+
+    def _status(self, loss: float, value: float, evaluated: bool = False) -> Status:
+        step, name = self.progress.step, self.metric.value
+        return Status(step, self.steps, loss, name, value, self.validation, self._tokens_per_second(), evaluated)
 
     def _tokens_per_second(self) -> float:
         tokens = self.progress.step * self.training.batch_size * self.run.task.max_length

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from delayssm.backends import choice
-from delayssm.layers.block import BatchNorm, Block
+from delayssm.layers.block import Block
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
+from delayssm.layers.norms import BatchNorm
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.system.state import State, States
 

@@ -11,18 +11,23 @@ class Rule(enum.Enum):
     """Stands beside a parameter in its class: `nu_dt: Annotated[nn.Parameter, Rule.STEP_SIZE]`."""
 
     STEP_SIZE = "a learning rate of its own, no weight decay"
+    DYNAMICS = "a learning rate that may be its own, no weight decay"
     NO_DECAY = "the main learning rate, no weight decay"
     MAIN = "the main learning rate, weight decay"
 
 
-def param_groups(model: nn.Module, lr: float, dt_lr: float, weight_decay: float) -> list[dict[str, Any]]:
+def param_groups(
+    model: nn.Module, lr: float, dt_lr: float, weight_decay: float, dynamics_lr: float | None = None
+) -> list[dict[str, Any]]:
     """Groups ready for AdamW: step sizes at `dt_lr`, no decay on SSM, norm and bias parameters.
 
-    A parameter without a declared rule decays if it is a matrix; biases and norm gains are vectors.
+    The base dynamics and B learn at `dynamics_lr`, if that is given; S4D's recipes have a small one. A parameter
+    without a declared rule decays if it is a matrix; biases and norm gains are vectors.
     """
     groups: dict[Rule, dict[str, Any]] = {
         Rule.MAIN: {"name": "main", "params": [], "lr": lr, "weight_decay": weight_decay},
         Rule.NO_DECAY: {"name": "no decay", "params": [], "lr": lr, "weight_decay": 0.0},
+        Rule.DYNAMICS: {"name": "dynamics", "params": [], "lr": dynamics_lr or lr, "weight_decay": 0.0},
         Rule.STEP_SIZE: {"name": "step size", "params": [], "lr": dt_lr, "weight_decay": 0.0},
     }
     seen: set[nn.Parameter] = set()

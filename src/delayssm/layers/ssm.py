@@ -46,9 +46,9 @@ class DiagonalSSM(Streaming[State]):
     """
 
     nu_dt: Annotated[nn.Parameter, Rule.STEP_SIZE]
-    nu_re: Annotated[nn.Parameter, Rule.NO_DECAY]
-    nu_im: Annotated[nn.Parameter, Rule.NO_DECAY]
-    B: Annotated[nn.Parameter | None, Rule.NO_DECAY]
+    nu_re: Annotated[nn.Parameter, Rule.DYNAMICS]
+    nu_im: Annotated[nn.Parameter, Rule.DYNAMICS]
+    B: Annotated[nn.Parameter | None, Rule.DYNAMICS]
     C: Annotated[nn.Parameter, Rule.NO_DECAY]
     D: Annotated[nn.Parameter, Rule.NO_DECAY]
 

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.system import files, tensor_file
-from delayssm.system.state import FORMAT, State, States
+from delayssm.system.state import FORMAT, Streams
 
-S = TypeVar("S", bound=State | States)
+S = TypeVar("S", bound=Streams)
 Lengths = Int[Tensor, " B"] | Sequence[int] | None
 Positions = Int[Tensor, "B T"] | None
 

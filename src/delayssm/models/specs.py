@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -10,9 +12,11 @@ from torch import nn
 
 from delayssm.layers import layer
 from delayssm.layers.block import Block
+from delayssm.layers.layer import DiagonalOptions, Layer
+from delayssm.layers.norms import Norm
 from delayssm.layers.stack import Stack
 from delayssm.models.baselines import LSTMModel, MambaModel, TransformersModel
-from delayssm.models.matching import count_parameters, match_width
+from delayssm.models.matching import match_width
 from delayssm.models.token import TokenModel
 
 if TYPE_CHECKING:
@@ -20,54 +24,88 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DS4D:
-    """Blocks of DS4D layers with delays up to the length of the sequences."""
+class StateSpace(ABC):
+    """What S4D and DS4D share.
 
-    family: ClassVar[str] = "DS4D"
+    Args:
+        d_model, depth, d_state: H, blocks, N.
+        init: of the base dynamics, S4D-Lin or S4D-Inv.
+        dropout: one mask for all times.
+        norm, prenorm: which, and whether before the layer or after its residual.
+        bidirectional: reads sequences from both ends; for answers to whole sequences only.
+        dt_min, dt_max: step sizes start log-uniformly in this range.
+    """
+
+    family: ClassVar[str]
     width_multiple: ClassVar[int] = 1
     d_model: int
     depth: int
     d_state: int
     init: Literal["lin", "inv"] = "lin"
-    branch_fraction: float = 0.1
-    phase: float = math.pi
     dropout: float = 0.0
+    norm: Norm = "layer"
+    prenorm: bool = True
+    bidirectional: bool = False
+    dt_min: float = 1e-3
+    dt_max: float = 1e-1
+
+    @abstractmethod
+    def layer(self, max_length: int) -> Layer:
+        """One layer, freshly initialised, for sequences up to a length."""
+
+    def backbone(self, max_length: int) -> Stack:
+        """All blocks."""
+        layers = (self.layer(max_length) for _ in range(self.depth))
+        return Stack(Block(layer, norm=self.norm, prenorm=self.prenorm) for layer in layers)
 
     def build(self, vocab_size: int, max_length: int) -> TokenModel:
         """The model, freshly initialised."""
-        blocks = (
-            layer.DS4D(
-                self.d_model,
-                self.d_state,
-                max_length,
-                dropout=self.dropout,
-                init=self.init,
-                branch_fraction=self.branch_fraction,
-                phase=self.phase,
-            )
-            for _ in range(self.depth)
-        )
-        return TokenModel(vocab_size, Stack(map(Block, blocks)))
+        return TokenModel(vocab_size, self.backbone(max_length))
+
+    def _options(self) -> DiagonalOptions:
+        return {
+            "init": self.init,
+            "dt_min": self.dt_min,
+            "dt_max": self.dt_max,
+            "bidirectional": self.bidirectional,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
-class S4D:
+class DS4D(StateSpace):
+    """Blocks of DS4D layers with delays up to the length of the sequences.
+
+    Args, besides those of `StateSpace`:
+        branch_fraction, phase: p and omega, where the delayed branch starts.
+        delays: where all delays start, in steps; None: on a grid.
+    """
+
+    family: ClassVar[str] = "DS4D"
+    branch_fraction: float = 0.1
+    phase: float = math.pi
+    delays: float | None = None
+
+    def layer(self, max_length: int) -> Layer:
+        return layer.DS4D(
+            self.d_model,
+            self.d_state,
+            max_length,
+            dropout=self.dropout,
+            branch_fraction=self.branch_fraction,
+            phase=self.phase,
+            delays="grid" if self.delays is None else self.delays,
+            **self._options(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class S4D(StateSpace):
     """Blocks of S4D layers."""
 
     family: ClassVar[str] = "S4D"
-    width_multiple: ClassVar[int] = 1
-    d_model: int
-    depth: int
-    d_state: int
-    init: Literal["lin", "inv"] = "lin"
-    dropout: float = 0.0
 
-    def build(self, vocab_size: int, max_length: int) -> TokenModel:
-        """The model, freshly initialised."""
-        blocks = (
-            layer.S4D(self.d_model, self.d_state, dropout=self.dropout, init=self.init) for _ in range(self.depth)
-        )
-        return TokenModel(vocab_size, Stack(map(Block, blocks)))
+    def layer(self, max_length: int) -> Layer:
+        return layer.S4D(self.d_model, self.d_state, dropout=self.dropout, **self._options())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,22 +215,13 @@ Spec = DS4D | S4D | LSTM | Mamba | GPT2 | Llama
 AnySpec = TypeVar("AnySpec", DS4D, S4D, LSTM, Mamba, GPT2, Llama)
 
 
-def parameters(spec: Spec, vocab_size: int, max_length: int) -> int:
-    """How many the model has."""
+def matched(spec: AnySpec, budget: int, build: Callable[[AnySpec], nn.Module]) -> AnySpec:
+    """The same model at the width that comes nearest to `budget` parameters; `build` makes it, with what is around."""
 
-    def build() -> nn.Module:
-        return spec.build(vocab_size, max_length)
+    def widened(width: int) -> nn.Module:
+        return build(replace(spec, d_model=width))
 
-    return count_parameters(build)
-
-
-def matched(spec: AnySpec, budget: int, vocab_size: int, max_length: int) -> AnySpec:
-    """The same model at the width that comes nearest to `budget` parameters."""
-
-    def build(width: int) -> nn.Module:
-        return replace(spec, d_model=width).build(vocab_size, max_length)
-
-    return replace(spec, d_model=match_width(build, budget, spec.width_multiple))
+    return replace(spec, d_model=match_width(widened, budget, spec.width_multiple))
 
 
 def _config(kind: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig:

@@ -16,6 +16,7 @@ from delayssm.lab.run import Run
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.studies.study import File, Study
 from delayssm.studies.trained import finished, one_of_each_task, train
+from delayssm.tasks.delayed import DelayedMemory
 
 #: Responses are shown down to this part of the largest of their panel.
 FLOOR = 1e-4
@@ -67,6 +68,7 @@ def _figure(runs: Sequence[Run], found: Sequence[tuple[np.ndarray, np.ndarray]],
     for axis, run, (K, times) in zip(axes, runs, found, strict=True):
         shown = np.log10(np.maximum(K / K.max(), FLOOR))
         image = axis.imshow(shown, aspect="auto", cmap="magma", vmin=np.log10(FLOOR), vmax=0, interpolation="nearest")
+        assert isinstance(run.task, DelayedMemory)
         axis.axvline(sum(run.task.lags) / 2, color="white", linestyle="--", linewidth=1.2)
         rows = np.linspace(0, len(times) - 1, min(6, len(times))).round().astype(int)
         axis.set_yticks(rows, [f"{times[row]:.0f}" for row in rows])

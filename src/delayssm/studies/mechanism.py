@@ -19,6 +19,7 @@ from delayssm.studies import paper
 from delayssm.studies.study import File, Found, Measured
 from delayssm.studies.trained import finished, one_of_each_task, train
 from delayssm.system import parameters
+from delayssm.tasks.delayed import DelayedMemory
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Mechanism(Measured[Point]):
     @torch.no_grad()
     def measure(self, point: Point, work: Path) -> Found:
         model, run = load_model(work / "mini" / point.run)
+        task = run.task
+        assert isinstance(task, DelayedMemory)
         before, after = _systems(initial_model(run)), _systems(model)
         delays = [torch.cat([ssm.delays().double() for ssm in systems]) for systems in (before, after)]
         mus = [torch.cat([ssm.discretize().mu for ssm in systems]) for systems in (before, after)]
@@ -65,7 +68,7 @@ class Mechanism(Measured[Point]):
             "mean delay at the best": float(delays[1].mean()),
             "mean |change of delay|": float((delays[1] - delays[0]).abs().mean()),
             "mean |change of mu|": float((mus[1] - mus[0]).abs().mean()),
-            **{name: overall(accuracy_by_lag(m, run, point.samples)) for name, m in models.items()},
+            **{name: overall(accuracy_by_lag(m, task, point.samples, run.seed)) for name, m in models.items()},
         }
 
     def show(self, found: Mapping[Point, Found]) -> Iterable[File]:

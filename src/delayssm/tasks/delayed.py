@@ -19,9 +19,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from delayssm.tasks.task import Batch, Split
+from delayssm.models.specs import Spec
+from delayssm.tasks.task import Metric, Score, Split, classified
 
 PAD = 0
 
@@ -73,6 +76,24 @@ class WeightedSum:
 def _check_window(window: int) -> None:
     if window < 1:
         raise ValueError(f"window must be at least 1, not {window}")
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Token sequences, and what should be said at some positions of each."""
+
+    tokens: Int[Tensor, "B L"]
+    positions: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+
+    def to(self, device: object) -> Recall:
+        """The same on another device."""
+        return Recall(*(t.to(device) for t in (self.tokens, self.positions, self.targets)))  # type: ignore[call-overload]
+
+    def score(self, model: nn.Module) -> Score:
+        """Cross-entropy and right answers, at the supervised positions only."""
+        logits = model(self.tokens, at=self.positions)
+        return classified(logits.flatten(0, 1), self.targets.flatten())
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,19 @@ class DelayedMemory:
         mapping = {Copy: "Copy", Sum: "Sum", WeightedSum: "Weighted sum"}[type(self.mapping)]
         return f"{mapping}, {'fixed' if self.lags[0] == self.lags[1] else 'variable'} delay"
 
+    @property
+    def metric(self) -> Metric:
+        """The share of right answers."""
+        return Metric.ACCURACY
+
+    def build(self, spec: Spec) -> nn.Module:
+        """A model of its tokens, freshly initialised."""
+        return spec.build(self.vocab_size, self.max_length)
+
+    def size(self, split: Split) -> int | None:
+        """Samples are made as they are wanted; there are none to test on, since none is ever seen twice."""
+        return 0 if split is Split.TEST else None
+
     def target(self, data: NDArray[np.int64]) -> NDArray[np.int64]:
         """The answer to data, (..., data_length) -> the same shape."""
         found = np.zeros(data.shape)
@@ -139,7 +173,7 @@ class DelayedMemory:
             found[..., lag:] += weight * data[..., : self.data_length - lag]
         return np.rint(found).astype(np.int64)
 
-    def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
+    def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Recall:
         """The samples with these numbers. Each is made from (seed, split, index) alone."""
         data = np.empty((len(indices), self.data_length), np.int64)
         lag = np.empty(len(indices), np.int64)
@@ -154,13 +188,12 @@ class DelayedMemory:
         np.put_along_axis(tokens, go, self.go, axis=1)
         positions = go + np.arange(self.data_length)
         np.put_along_axis(tokens, positions + 1, target, axis=1)
-        return Batch(torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(positions), torch.from_numpy(target))
+        return Recall(torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(positions), torch.from_numpy(target))
+
+    def guess(self) -> float:
+        """Accuracy of the best guess that ignores the data: the most frequent target. By counting, 4096 samples."""
+        targets = self.batch(0, Split.VALIDATION, range(4096)).targets
+        return float(torch.stack([column.bincount().max() for column in targets.T]).sum()) / math.prod(targets.shape)
 
     def _largest_target(self, token: int) -> int:
         return int(self.target(np.full(self.data_length, token)).max())
-
-
-def chance(task: DelayedMemory) -> float:
-    """Accuracy of the best guess that ignores the data: always the most frequent target. By counting, 4096 samples."""
-    targets = task.batch(0, Split.VALIDATION, range(4096)).targets
-    return float(torch.stack([column.bincount().max() for column in targets.T]).sum()) / math.prod(targets.shape)

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from delayssm.models.specs import Spec
+
 
 class Split(enum.IntEnum):
-    """Samples of different splits are drawn from independent streams."""
+    """No sample is in two of them."""
 
     TRAIN = 0
     VALIDATION = 1
+    TEST = 2
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Token sequences, and what should be said at some positions of each."""
+class Metric(enum.Enum):
+    """How good answers are, from the mean of the points that they get."""
 
-    tokens: Int[Tensor, "B L"]
-    positions: Int[Tensor, "B T"]
-    targets: Int[Tensor, "B T"]
+    ACCURACY = "accuracy"
+    RMSE = "rmse"
 
-    def to(self, device: object) -> Batch:
-        """The same on another device."""
-        return Batch(*(t.to(device) for t in (self.tokens, self.positions, self.targets)))  # type: ignore[call-overload]
+    def of(self, mean: float) -> float:
+        """Points are 1 for a right answer and 0 for a wrong one; or squared errors."""
+        return math.sqrt(mean) if self is Metric.RMSE else mean
+
+    def merit(self, value: float) -> float:
+        """The larger the better."""
+        return -value if self is Metric.RMSE else value
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether a is better than b."""
+        return self.merit(a) > self.merit(b)
+
+    def best(self, values: Iterable[float]) -> float:
+        """Of some values."""
+        return max(values, key=self.merit)
 
 
 @dataclass(frozen=True)
@@ -37,21 +51,63 @@ class Score:
     """Sums over the answers of a batch."""
 
     loss: Float[Tensor, ""]
-    correct: Int[Tensor, ""]
+    points: Float[Tensor, ""] | Int[Tensor, ""]
     count: int
+
+
+class Batch(Protocol):
+    """Some samples, and what should be said to them."""
+
+    @property
+    def targets(self) -> Tensor:
+        """One for each answer."""
+        ...
+
+    def to(self, device: object) -> Self:
+        """The same on another device."""
+        ...
+
+    def score(self, model: nn.Module) -> Score:
+        """Loss and points of a model's answers."""
+        ...
 
 
 class Task(Protocol):
     """Samples by number, the same for every machine and every number of processes."""
 
+    @property
+    def label(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def metric(self) -> Metric:
+        """How good answers are."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Positions that a model sees at most."""
+        ...
+
+    def build(self, spec: Spec) -> nn.Module:
+        """A model for this task, freshly initialised."""
+        ...
+
+    def size(self, split: Split) -> int | None:
+        """How many samples there are; None for any number of them."""
+        ...
+
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
-        """The samples with these numbers."""
+        """The samples with these numbers; of training samples there is no end, they come again in another order."""
+        ...
+
+    def guess(self) -> float:
+        """What the best answer that does not look at the data gets."""
         ...
 
 
-def score(model: nn.Module, batch: Batch) -> Score:
-    """Cross-entropy and correct answers, at the supervised positions only."""
-    logits = model(batch.tokens, at=batch.positions).flatten(0, 1).float()
-    targets = batch.targets.flatten()
-    loss = F.cross_entropy(logits, targets, reduction="sum")
+def classified(logits: Float[Tensor, "B C"], targets: Int[Tensor, " B"]) -> Score:
+    """Cross-entropy, and right answers."""
+    loss = F.cross_entropy(logits.float(), targets, reduction="sum")
     return Score(loss, (logits.argmax(-1) == targets).sum(), targets.numel())

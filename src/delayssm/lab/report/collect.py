@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from delayssm.lab.run import Run, load
+from delayssm.lab.run import AnyTask, Run, load
 from delayssm.lab.training import read_metrics, read_summary
-from delayssm.tasks.delayed import DelayedMemory
 
 #: The order of columns and rows; others follow.
 TASK_ORDER = [f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")]
@@ -29,8 +28,12 @@ class Record:
 
     @property
     def best(self) -> float:
-        """The best accuracy so far."""
-        return max(entry["accuracy"] for entry in self.metrics)
+        """The best evaluation so far."""
+        return self.run.task.metric.best(value for _, value in self.curve())
+
+    def curve(self) -> list[tuple[int, float]]:
+        """Steps, and what evaluations came to."""
+        return [(int(entry["step"]), entry[self.run.task.metric.value]) for entry in self.metrics]
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,12 @@ class Cell:
 
     @cached_property
     def mean(self) -> float:
-        """Of the best accuracies."""
+        """Of the best evaluations."""
         return statistics.fmean(record.best for record in self.records)
 
     @cached_property
     def std(self) -> float | None:
-        """Of the best accuracies; None for a single seed."""
+        """Of the best evaluations; None for a single seed."""
         return statistics.stdev(record.best for record in self.records) if len(self.records) > 1 else None
 
 
@@ -66,7 +69,7 @@ class Results:
     """All runs, and cells by task and model."""
 
     records: list[Record]
-    tasks: dict[str, DelayedMemory]
+    tasks: dict[str, AnyTask]
     models: list[str]
     cells: dict[tuple[str, str], Cell]
     unstarted: list[Path]
@@ -74,7 +77,7 @@ class Results:
     def ranked(self, task: str, place: int) -> set[str]:
         """The models that are first (0) or second (1) on a task; those equal in two digits share a place."""
         rounded = {model: round(cell.mean, 2) for (name, model), cell in self.cells.items() if name == task}
-        values = sorted(set(rounded.values()), reverse=True)
+        values = sorted(set(rounded.values()), key=self.tasks[task].metric.merit, reverse=True)
         return {m for m, value in rounded.items() if place < len(values) and value == values[place]}
 
 
@@ -92,7 +95,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
 def collect(paths: Sequence[Path]) -> Results:
     """Read runs and put them in order."""
     groups: dict[tuple[str, str], dict[float, list[Record]]] = {}
-    tasks: dict[str, DelayedMemory] = {}
+    tasks: dict[str, AnyTask] = {}
     records, unstarted = [], []
     for directory in find(paths):
         run, environment = load(directory)
@@ -111,7 +114,8 @@ def collect(paths: Sequence[Path]) -> Results:
         raise ValueError("none of these runs has been evaluated yet; train them first")
     cells = {}
     for key, by_rate in groups.items():
-        rate = max(by_rate, key=lambda lr: statistics.fmean(record.best for record in by_rate[lr]))
+        means = {lr: statistics.fmean(record.best for record in found) for lr, found in by_rate.items()}
+        rate = max(means, key=lambda lr: tasks[key[0]].metric.merit(means[lr]))
         cells[key] = Cell(tuple(sorted(by_rate[rate], key=lambda r: r.run.seed)), tuple(sorted(by_rate)))
     models = sorted({model for _, model in cells}, key=lambda m: _place(MODEL_ORDER, m))
     ordered = {label: tasks[label] for label in sorted(tasks, key=lambda t: _place(TASK_ORDER, t))}

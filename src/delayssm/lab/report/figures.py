@@ -12,14 +12,15 @@ from delayssm.lab.drawing import OTHER, STYLES, legend, panels
 from delayssm.lab.evaluate import initial_model, load_model
 from delayssm.lab.report.collect import Cell, Results
 from delayssm.layers.ssm import DelaySSM
-from delayssm.tasks.delayed import chance
+from delayssm.tasks.delayed import DelayedMemory
+from delayssm.tasks.task import Metric
 
 
 def curves(results: Results) -> Figure:
-    """Validation accuracy while training: the median over seeds, and the quartiles as a band."""
+    """Accuracy or error on validation samples while training: the median over seeds, and the quartiles as a band."""
     figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
-        axis.axhline(chance(task), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
+        axis.axhline(task.guess(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
         for model in results.models:
             cell = results.cells.get((label, model))
             if cell is not None:
@@ -29,12 +30,15 @@ def curves(results: Results) -> Figure:
                 axis.plot(steps, middle, color=color, linestyle=style, linewidth=1.8, label=model)
                 axis.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
         axis.set_title(label)
-        axis.set_ylim(-0.03, 1.03)
+        if task.metric is Metric.ACCURACY:
+            axis.set_ylim(-0.03, 1.03)
+        else:
+            axis.set_yscale("log")
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.set_xlabel("training step")
-        axis.set_ylabel("validation accuracy")
+        axis.set_ylabel(f"validation {task.metric.value}")
     legend(figure, axes)
     return figure
 
@@ -57,10 +61,10 @@ def delays(results: Results) -> Figure | None:
             axis.scatter(
                 before, after - before, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}"
             )
-        # From a data token to the position that must repeat it.
-        shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
-        margin = run.task.max_length / 100  # so that it can be seen
-        axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
+        if isinstance(run.task, DelayedMemory):  # from a data token to the position that must repeat it
+            shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
+            margin = run.task.max_length / 100  # so that it can be seen
+            axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
         axis.set_xlabel("delay at the start, in steps")
@@ -78,7 +82,7 @@ def _delays(model: nn.Module) -> list[NDArray[np.float64]]:
 
 
 def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
-    """Steps, and accuracies of each seed there; NaN where a run has not been (yet)."""
-    found = [{int(entry["step"]): entry["accuracy"] for entry in record.metrics} for record in cell.records]
+    """Steps, and what each seed came to there; NaN where a run has not been (yet)."""
+    found = [dict(record.curve()) for record in cell.records]
     steps = sorted({step for values in found for step in values})
     return steps, np.array([[values.get(step, np.nan) for step in steps] for values in found])

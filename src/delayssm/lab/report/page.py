@@ -17,7 +17,7 @@ from delayssm.lab.report import figures
 from delayssm.lab.report.collect import Cell, Record, Results, collect
 from delayssm.lab.run import to_json
 from delayssm.system import files
-from delayssm.tasks.delayed import chance
+from delayssm.tasks.delayed import DelayedMemory
 from delayssm.tasks.task import Split
 
 
@@ -100,7 +100,7 @@ def _values(results: Results) -> list[dict[str, object]]:
         {
             "task": task,
             "model": model,
-            "accuracy": cell.mean,
+            results.tasks[task].metric.value: cell.mean,
             "std": cell.std,
             "lr": cell.lr,
             "seeds": [record.run.seed for record in cell.records],
@@ -125,8 +125,9 @@ def _pictures(results: Results) -> Iterable[Picture]:
     yield Picture(
         "curves",
         "Learning curves",
-        "Validation accuracy while training, with the best learning rate of each model: the median over seeds, and the "
-        "quartiles as a band where there are several. Dotted: the best guess that ignores the data.",
+        "Accuracy or error on validation samples while training, with the best learning rate of each model: the "
+        "median over seeds, and the quartiles as a band where there are several. Dotted: the best guess that ignores "
+        "the data.",
         png(figures.curves(results)),
     )
     if (figure := figures.delays(results)) is not None:
@@ -142,6 +143,8 @@ def _pictures(results: Results) -> Iterable[Picture]:
 def _answers(results: Results) -> list[Answers]:
     found = []
     for label, task in results.tasks.items():
+        if not isinstance(task, DelayedMemory):
+            continue
         cells = {model: results.cells[label, model] for model in results.models if (label, model) in results.cells}
         seed = next(iter(cells.values())).records[0].run.seed
         batch = task.batch(seed, Split.VALIDATION, [0])
@@ -162,5 +165,6 @@ def _page(results: Results, pictures: list[Picture], samples: list[Answers]) -> 
         pictures=pictures,
         samples=samples,
         words=words,
-        chance={label: chance(task) for label, task in results.tasks.items()},
+        metrics=sorted({task.metric.value for task in results.tasks.values()}),
+        chance={label: task.guess() for label, task in results.tasks.items()},
     )

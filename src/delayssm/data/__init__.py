@@ -1,0 +1,1 @@
+"""Published data sets: read, verified, and kept as arrays."""
