@@ -51,7 +51,7 @@ def test_a_part(
 ) -> None:
     larger = replace(tiny, counts={"train": 7, "test": 2})
     monkeypatch.setattr(data, "find", lambda name: larger)
-    with pytest.raises(DataError, match="4 of 7 samples for train.*--partial"):
+    with pytest.raises(DataError, match=r"4 of 7 samples for train.*--partial"):
         data.prepare(("mnist",))
     assert not (tmp_path / "mnist").exists()
     data.prepare(("mnist",), partial=True)

@@ -1,6 +1,7 @@
 """Downloads from a server on this machine: whole, verified, and going on where they stopped."""
 
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -104,12 +105,14 @@ def test_a_wrong_checksum(server: Server, tmp_path: Path) -> None:
     assert list((tmp_path / "cifar10").iterdir()) == []
 
 
-def test_no_server(server: Server, tmp_path: Path) -> None:
-    server.server_close()
+def test_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/file"
     with pytest.raises(DataError) as refused:
-        fetch(dataset(server.url), tmp_path)
+        fetch(dataset(url), tmp_path)
     message = str(refused.value)
     assert "\n" not in message
-    assert f"could not fetch {server.url}" in message
+    assert f"could not fetch {url}" in message
     assert "refused" in message
     assert f"put images.bin into {tmp_path / 'cifar10'} by hand" in message

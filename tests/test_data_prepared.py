@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_pieces_come_back(pieces: list[bytes]) -> None:
             ragged.append(piece)
         writer.about(**FACTS)
     flat, offsets = load("toys")["texts"], load("toys")["texts_offsets"]
-    assert [flat[a:b].tobytes() for a, b in zip(offsets[:-1], offsets[1:], strict=True)] == pieces
+    assert [flat[a:b].tobytes() for a, b in pairwise(offsets)] == pieces
 
 
 def test_where_data_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -69,9 +70,9 @@ def test_where_data_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_not_prepared() -> None:
-    with pytest.raises(DataError, match="mnist is not prepared in .*: delayssm data prepare mnist --root DIR$"):
+    with pytest.raises(DataError, match=r"mnist is not prepared in .*: delayssm data prepare mnist --root DIR$"):
         load("mnist")
-    with pytest.raises(DataError, match="or make one like it: delayssm data generate listops$"):
+    with pytest.raises(DataError, match=r"or make one like it: delayssm data generate listops$"):
         load("listops")
     with pytest.raises(DataError, match="there is no data set toys"):
         load("toys")
@@ -121,10 +122,15 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_failure_leaves_what_was_there(failure: BaseException, tmp_path: Path) -> None:
     before = make().about
-    with pytest.raises(type(failure)), Writer("toys") as writer:
-        writer.array("train_x", (4, 3), np.int16)[:] = 9
-        writer.ragged("texts").append(b"x")
-        raise failure
+
+    def fail() -> None:
+        with Writer("toys") as writer:
+            writer.array("train_x", (4, 3), np.int16)[:] = 9
+            writer.ragged("texts").append(b"x")
+            raise failure
+
+    with pytest.raises(type(failure)):
+        fail()
     assert [path.name for path in tmp_path.iterdir()] == ["toys"]
     assert load("toys").about == before
     load("toys").check()

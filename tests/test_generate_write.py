@@ -93,7 +93,7 @@ def test_pathfinder_images_are_all_there_in_order() -> None:
 
 MAKERS: list[tuple[str, str, Callable[[int], Path]]] = [
     ("listops", "ListOps(max_depth=10, max_args=10", lambda seed: write.listops(LISTS, COUNTS, seed)),
-    ("aan", "Documents(topics=8", lambda seed: write.documents(SHORT, COUNTS, seed)),
+    ("aan", "Documents(topics=4", lambda seed: write.documents(SHORT, COUNTS, seed)),
     ("pathfinder32-14", "Pathfinder(size=32", lambda seed: write.pathfinder(32, 14, 5, seed)),
 ]
 

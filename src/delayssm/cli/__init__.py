@@ -1,4 +1,4 @@
-"""Train and compare sequence models on delayed memory.
+"""Train and compare sequence models on delayed memory and on the general benchmarks.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (saved, and can be resumed).
 """
@@ -20,6 +20,7 @@ try:
     from rich.console import Console
     from rich.table import Table
 
+    from delayssm.cli.listen import listen
     from delayssm.lab.interrupt import EXIT_CODE, Interrupted
     from delayssm.lab.presets import MODELS, TASKS, AnyTaskName, ModelName, Scale
     from delayssm.runtime import Device
@@ -73,6 +74,16 @@ def train(arguments: Sequence[str]) -> None:
     directory = choice.out or Path("runs") / choice.scale / run.name
     training.create(directory, run)
     _train(directory, run)
+
+
+def data(arguments: Sequence[str]) -> None:
+    """Show, check, prepare and generate data sets."""
+    from delayssm.cli import data as sets
+    from delayssm.cli.data_generate import generate
+
+    tyro.extras.subcommand_cli_from_dict(
+        {**sets.COMMANDS, "generate": generate}, prog="delayssm data", description=data.__doc__, args=arguments
+    )
 
 
 def resume(directory: tyro.conf.Positional[Path]) -> None:
@@ -316,6 +327,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report,
     "reproduce": reproduce,
     "bench": bench,
+    "data": data,
+    "listen": listen,
     "params": params,
     "info": info,
     "demo": demo,
@@ -328,6 +341,8 @@ def main() -> None:
     try:
         if arguments[:1] == ["train"]:  # its options depend on the task and the model
             train(arguments[1:])
+        elif arguments[:1] == ["data"]:  # has commands of its own
+            data(arguments[1:])
         else:
             tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="delayssm", description=__doc__)
     except (ValueError, OSError, ArithmeticError, ImportError) as error:

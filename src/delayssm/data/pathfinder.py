@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Pathfinder(DataSet):
     empty: str | None = None
 
     def _read(self, reading: Reading) -> dict[str, int]:
-        reading = replace(reading, tree=reading.tree.below(f"{self.level}/"), missing=reading.missing)
+        reading.tree = reading.tree.below(f"{self.level}/")
         labels = {name: label for name, label in _labels(reading).items() if name != self.empty}
         images = [name for name in labels if name in reading.tree.names]
         unlisted = {name for name in reading.tree.names if _IMAGE.fullmatch(name)} - labels.keys() - {self.empty}

@@ -20,7 +20,7 @@ _RATE = 16_000
 _LENGTH = 16_000
 _CLIP = re.compile(r"([^/_][^/]*)/[^/]+\.wav")  # _background_noise_ is no word
 _LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
-_WORDS = (
+WORDS = (
     "backward", "bed", "bird", "cat", "dog", "down", "eight", "five", "follow", "forward", "four", "go", "happy",
     "house", "learn", "left", "marvin", "nine", "no", "off", "on", "one", "right", "seven", "sheila", "six", "stop",
     "three", "tree", "two", "up", "visual", "wow", "yes", "zero",
@@ -51,7 +51,7 @@ class SpeechCommands(DataSet):
     )
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 84_843, "validation": 9_981, "test": 11_005})
     landmark: str = r"[a-z]+/[0-9a-f]+_nohash_\d+\.wav"
-    words: tuple[str, ...] = _WORDS
+    words: tuple[str, ...] = WORDS
 
     def _read(self, reading: Reading) -> dict[str, int]:
         clips = {name: match[1] for name in sorted(reading.tree.names) if (match := _CLIP.fullmatch(name))}

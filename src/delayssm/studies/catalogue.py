@@ -2,6 +2,8 @@
 
 from delayssm.studies.efficiency import Efficiency, EfficiencyOnGPU
 from delayssm.studies.fft_accuracy import FFTAccuracy
+from delayssm.studies.full_size import FullSize
+from delayssm.studies.general import General
 from delayssm.studies.impulse import ImpulseResponses
 from delayssm.studies.mechanism import Mechanism
 from delayssm.studies.phase import Phase
@@ -18,8 +20,10 @@ def studies() -> tuple[Study, ...]:
         FFTAccuracy(),
         Efficiency(),
         EfficiencyOnGPU(),
+        FullSize(),
         Mechanism(),
         ImpulseResponses(),
         PaperCopy(),
+        General(),
         Synthetic(),
     )

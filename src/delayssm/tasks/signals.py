@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from delayssm.data.speech_commands import WORDS
 from delayssm.layers.inputs import Values
 from delayssm.models.pooled import Pooling
 from delayssm.tasks.labelled import Classified, Labelled, Numbers, shares
@@ -33,15 +34,15 @@ class SpeechCommands(Labelled):
     each time step on its own, which says where in a clip people tend to speak.
 
     Args:
-        words: 35 in the published set.
+        words: that there are, in this order.
         pooling: "mean", or "last" for an answer that can be given while listening.
         every: means of this many samples are what a model hears.
     """
 
     data: ClassVar[str] = "speech-commands"
     rate: ClassVar[int] = 16000
-    scale: ClassVar[float] = 1.0
-    words: int = 35
+    scale: ClassVar[float] = 2613.0
+    words: tuple[str, ...] = WORDS
     pooling: Pooling = "mean"
     every: int = 1
 
@@ -55,7 +56,7 @@ class SpeechCommands(Labelled):
 
     @property
     def outputs(self) -> int:
-        return self.words
+        return len(self.words)
 
     def inputs(self, width: int) -> Values:
         return Values(1, width)
@@ -76,10 +77,10 @@ class SpeechCommands(Labelled):
 
     def _y(self, split: Split) -> NDArray[np.uint8]:
         data = self.prepared()
-        if len(data.about["words"]) != self.words:
+        if tuple(data.about["words"]) != self.words:
             raise ValueError(
-                f"this task has {self.words} words, but {len(data.about['words'])} are prepared here; "
-                f"set words={len(data.about['words'])}, or prepare the others"
+                f"this task has the words {', '.join(self.words)}, but prepared here are "
+                f"{', '.join(data.about['words'])}; set words to these, or prepare the others"
             )
         return data[f"{_PARTS[split]}_y"]
 
@@ -127,7 +128,11 @@ class BIDMC(Labelled):
     #: Samples of a window.
     window: ClassVar[int] = 4000
     #: Mean and standard deviation of all windows.
-    moments: ClassVar[dict[str, tuple[float, float]]] = {"RR": (0.0, 1.0), "HR": (0.0, 1.0), "SpO2": (0.0, 1.0)}
+    moments: ClassVar[dict[str, tuple[float, float]]] = {
+        "RR": (17.57, 3.04),
+        "HR": (89.18, 13.20),
+        "SpO2": (96.73, 3.27),
+    }
 
     @property
     def label(self) -> str:

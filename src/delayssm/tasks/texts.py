@@ -73,7 +73,7 @@ class Text(Written):
     label: ClassVar[str] = "Text"
     data: ClassVar[str] = "imdb"
     outputs: ClassVar[int] = 2
-    vocab_size: ClassVar[int] = 135
+    vocab_size: ClassVar[int] = 134
     max_length: int = 4096
 
     def part(self, split: Split) -> str:

@@ -3,7 +3,7 @@
 This is not AAN, and results on it are not comparable to results on AAN. It has the same form and asks for the same
 model: two long texts, read character by character, and one answer about both: whether they have the same topic.
 
-    ku neragu li fapu. zo fariku ...        ra garenu do zeto. vi kirafu ...        neragu and garenu tell topics apart
+    ku neragu li fapu. zo fariku ...        ra naruge do zeto. vi kirafu ...        neragu and naruge tell topics apart
 
 Most words are common and the same for all topics. The others are topical, and most of these are words of the document's
 own topic, but some stray in from other topics: one word proves nothing, many do. The words of one topic are anagrams of
@@ -47,12 +47,12 @@ class Documents:
         sentence: words of a sentence, on average.
     """
 
-    topics: int = 8
-    words: int = 6
+    topics: int = 4
+    words: int = 4
     common: int = 200
     length: tuple[int, int] = (1000, 2000)
     topical: float = 0.15
-    strays: float = 0.4
+    strays: float = 0.3
     sentence: int = 12
 
     def __post_init__(self) -> None:

@@ -8,6 +8,8 @@ ones are; Long Range Arena's levels are here as `pathfinder(size, contour_length
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
@@ -15,24 +17,25 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delayssm.data.generate.pathfinder_stamps import Stamps, stamps
+from delayssm.data.generate.pathfinder_stamps import Stamps, picture, stamps
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
-_CHUNK = 64
+#: Images a thread draws at a time.
+_CHUNK = 16
+#: Attempts at the target contours, of which one in 400 or more succeeds at the published levels.
 _RESTARTS = 100_000
-_NOT_FOUND = 255
 
 
 class Placed(NamedTuple):
-    """What is where. A paddle is (y, x, stamp); it starts at (y, x). The markers stand on (y, x)."""
+    """What is where. A paddle is (y, x, stamp) and lies from (y, x) on; a marker is around its (y, x)."""
 
     targets: Integers  #: (images, 2, contour_length, 3)
     distractors: Integers  #: (images, distractors, distractor_length, 3), -1 for one that fitted nowhere
     markers: Integers  #: (images, 2, 2)
-    labels: Bytes  #: (images,)
     layers: Bytes  #: (images, 3, size, size), the targets, distractors and markers alone
+    labels: Integers  #: (images,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,17 @@ class Pathfinder:
     paddle_retries: int = 2
     distractor_retries: int = 4
 
+    def __post_init__(self) -> None:
+        counts = self.padding, *self.margins, self.paddle_length, self.contour_length, self.distractor_length
+        fine = self.paddle_thickness * self.antialias
+        needed = max(4 * self.seed_distance + 1, picture(self.marker_radius))
+        if not self.margins or min(counts) < 1:
+            raise ValueError(f"padding, margins, lengths of paddles and contours must be 1 or more: {self}")
+        if fine < 1 or fine != round(fine):
+            raise ValueError(f"paddle_thickness * antialias must be a whole number of pixels, not {fine}")
+        if self.size < needed:
+            raise ValueError(f"this seed_distance and marker_radius need a size of {needed} or more, not {self.size}")
+
     def images(self, count: int, seed: int, first: int = 0) -> tuple[Bytes, Bytes]:
         """Images first .. first + count - 1, (count, size * size), and labels, (count,).
 
@@ -82,10 +96,14 @@ class Pathfinder:
         """
         images = np.empty((count, self.size * self.size), np.uint8)
         labels = np.empty(count, np.uint8)
-        for start in range(0, count, _CHUNK):
-            part = slice(start, min(start + _CHUNK, count))
-            placed = self.placed(part.stop - start, seed, first + start)
-            images[part], labels[part] = self._shine(placed.layers), placed.labels
+
+        def fill(start: int) -> None:
+            stop = min(start + _CHUNK, count)
+            placed = self.placed(stop - start, seed, first + start)
+            images[start:stop], labels[start:stop] = self._shine(placed.layers), placed.labels
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fill, range(0, count, _CHUNK)))
         return images, labels
 
     def placed(self, count: int, seed: int, first: int = 0) -> Placed:
@@ -97,19 +115,16 @@ class Pathfinder:
             targets=np.zeros((count, 2, self.contour_length, 3), np.int64),
             distractors=np.zeros((count, self.distractors, self.distractor_length, 3), np.int64),
             markers=np.zeros((count, 2, 2), np.int64),
-            labels=np.full(count, _NOT_FOUND, np.uint8),
             layers=np.zeros((count, 3, self.size, self.size), np.uint8),
+            labels=np.zeros(count, np.int64),
         )
         rules = Rules(
             self.size, self.padding, self.seed_distance, self.paddle_retries, self.distractor_retries, _RESTARTS
         )
         for choice, margin in enumerate(self.margins):
             rows = np.flatnonzero(keys % np.uint64(len(self.margins)) == choice)
-            some = Placed(*(whole[rows] for whole in placed))
-            draw(self._stamps(margin), rules, keys[rows], tuple(some))
-            for whole, part in zip(placed, some, strict=True):
-                whole[rows] = part
-        if (placed.labels == _NOT_FOUND).any():
+            draw(self._stamps(margin), rules, keys, rows, tuple(placed))
+        if (placed.labels < 0).any():
             raise ValueError(
                 f"two contours of {self.contour_length} paddles did not fit into {self.size} x {self.size} pixels in "
                 f"{_RESTARTS} attempts; take a larger size, or fewer or shorter paddles"
@@ -132,7 +147,8 @@ class Pathfinder:
         contrast = np.array([self.snake_contrast * self.paddle_contrast, self.snake_contrast, 1.0], np.float32)
         single = (layers / np.float32(255) * contrast[:, None, None]).max(axis=1).reshape(len(layers), -1)
         light = single.astype(np.float64)  # in single precision up to here: so halves round as in the published images
-        return (light * (255 / light.max(axis=1, keepdims=True)) + 0.5).astype(np.uint8)
+        image: Bytes = (light * (255 / light.max(axis=1, keepdims=True)) + 0.5).astype(np.uint8)
+        return image
 
 
 _stamps = cache(stamps)
@@ -152,7 +168,12 @@ def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def pathfinder(size: Literal[32, 128], contour_length: Literal[6, 9, 14]) -> Pathfinder:
-    """The levels of Long Range Arena: 6 paddles are easy, 9 intermediate, 14 hard. 128 is Path-X."""
+    """The levels of Long Range Arena: 6 paddles are easy, 9 intermediate, 14 hard; hard at 128 is Path-X.
+
+    Where a level is published as a total of paddles in distractors, 20 or 35, it is as many as that makes.
+    """
+    if size not in (32, 128) or contour_length not in (6, 9, 14):
+        raise ValueError(f"levels have size 32 or 128 and contours of 6, 9 or 14, not {size} and {contour_length}")
     distractor_length = contour_length // 3
     if size == 32:
         return Pathfinder(

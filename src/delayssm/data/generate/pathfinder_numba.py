@@ -1,4 +1,4 @@
-"""Where the paddles of a Pathfinder image go. Whole numbers only: every machine finds the same.
+"""Where the paddles of a Pathfinder image go. Nearly all in whole numbers, so that every machine finds the same.
 
 A snake is a row of paddles, each (y, x, which stamp). It grows at its end: from the pivot one step on, a pixel of the
 circle around it is drawn by its chance; a few tries to find one whose mask does not run into others; or it fails.
@@ -8,16 +8,17 @@ What a paddle covers counts as taken only when the next one of its snake stands,
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 
 from delayssm.backends.numba_compile import Array, compiled
-from delayssm.data.generate.pathfinder_stamps import Stamps
+from delayssm.data.generate.pathfinder_stamps import CHANCES, Stamps
 
 _FULL = 255
 #: Two masks may overlap up to this sum: 1.8 of full.
 _CROWDED = 459
 #: A pixel is taken from this on: 0.3 of full.
 _TAKEN = 77
+#: Where the chances of all turns, of at most 1 each, sum up to less than 0.0001, there is none.
+_HOPELESS = _FULL * CHANCES // 10_000
 _DRAWS = 64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -49,20 +50,30 @@ def _below(state: Array, n: Any) -> Any:
     return np.int64(_bits(state) % np.uint64(n))
 
 
+@compiled(inline=True)
+def _common(image: Array, stamp: Array, y: Any, x: Any) -> Any:
+    """The parts of image and stamp that lie on each other, where the stamp's first corner is at (y, x)."""
+    top, left = max(0, -y), max(0, -x)
+    bottom, right = min(stamp.shape[0], image.shape[0] - y), min(stamp.shape[1], image.shape[1] - x)
+    return image[y + top : y + bottom, x + left : x + right], stamp[top:bottom, left:right]
+
+
 @compiled()
 def _paste(image: Array, stamp: Array, y: Any, x: Any) -> None:
-    """The larger of both, where the stamp lies inside the image; (y, x) is its first corner."""
-    for i in range(max(0, -y), min(stamp.shape[0], image.shape[0] - y)):
-        for j in range(max(0, -x), min(stamp.shape[1], image.shape[1] - x)):
-            image[y + i, x + j] = max(image[y + i, x + j], stamp[i, j])
+    """The larger of both, from (y, x) on."""
+    below, above = _common(image, stamp, y, x)
+    for i in range(below.shape[0]):
+        for j in range(below.shape[1]):
+            below[i, j] = max(below[i, j], above[i, j])
 
 
 @compiled()
 def _fits(taken: Array, mask: Array, y: Any, x: Any) -> Any:
-    """Does a mask run into what is taken? (y, x) is its first corner."""
-    for i in range(max(0, -y), min(mask.shape[0], taken.shape[0] - y)):
-        for j in range(max(0, -x), min(mask.shape[1], taken.shape[1] - x)):
-            if np.int64(taken[y + i, x + j]) + np.int64(mask[i, j]) >= _CROWDED:
+    """Does a mask from (y, x) on keep clear of what is taken?"""
+    below, above = _common(taken, mask, y, x)
+    for i in range(below.shape[0]):
+        for j in range(below.shape[1]):
+            if np.int64(below[i, j]) + np.int64(above[i, j]) >= _CROWDED:
                 return False
     return True
 
@@ -100,9 +111,7 @@ def _free(taken: Array, reach: Array, border: Any, y: Any, x: Any) -> Any:
     size = taken.shape[0]
     for k in range(len(reach)):
         i, j = y + reach[k, 0], x + reach[k, 1]
-        if _inside(size, i, j) and (
-            min(i, j) < border or max(i, j) >= size - border or taken[i, j] >= _TAKEN
-        ):
+        if _inside(size, i, j) and (min(i, j) < border or max(i, j) >= size - border or taken[i, j] >= _TAKEN):
             return False
     return True
 
@@ -167,14 +176,14 @@ def _extend(stamps: Stamps, rules: Rules, state: Array, taken: Array, snake: Arr
     for c in range(len(chance)):
         y, x = pivot[0] + stamps.circle[c, 0], pivot[1] + stamps.circle[c, 1]
         if turn[c] > 0 and _inside(rules.size, y, x):
-            crowd = 0
+            crowd = np.int64(0)
             for n in range(len(stamps.near)):
                 i, j = y + stamps.near[n, 0], x + stamps.near[n, 1]
                 if _inside(rules.size, i, j):
                     crowd = max(crowd, np.int64(taken[i, j]))
             total += turn[c] * (_FULL - crowd)
         chance[c] = total
-    if total == 0:
+    if total < _HOPELESS:
         return False
     half = stamps.mask.shape[1] // 2
     for _ in range(rules.paddle_retries + 1):
@@ -219,35 +228,19 @@ def _targets(stamps: Stamps, rules: Rules, state: Array, taken: Array, snakes: A
 
 
 @compiled()
-def _distractor(stamps: Stamps, rules: Rules, state: Array, taken: Array, snake: Array) -> Any:
-    """One more contour, or fail and leave a trace in neither."""
+def _distractor(stamps: Stamps, rules: Rules, state: Array, taken: Array, snake: Array) -> None:
+    """One more contour, or -1 all along it and nothing taken."""
     pivot = np.empty(2, np.int64)
     for _ in range(rules.distractor_retries + 1):
         trial = taken.copy()
-        grown = _seed(stamps, rules, state, trial, 1, snake, pivot)
+        grown = _seed(stamps, rules, state, trial, rules.padding, snake, pivot)
         for k in range(1, len(snake)):
             grown = grown and _extend(stamps, rules, state, trial, snake, k, pivot)
         if grown:
             _take(stamps, trial, snake[-1])
-            taken[:] = trial
-            return True
+            _paste(taken, trial, 0, 0)
+            return
     snake[:] = -1
-    return False
-
-
-@compiled()
-def _draw(stamps: Stamps, targets: Array, distractors: Array, markers: Array, layers: Array) -> None:
-    """Paint targets, distractors and markers, each on a layer of its own."""
-    half = stamps.paddle.shape[1] // 2
-    for k in range(len(targets)):
-        _paste(layers[0], stamps.paddle[targets[k, 2]], targets[k, 0] - half, targets[k, 1] - half)
-    for k in range(len(distractors)):
-        if distractors[k, 2] >= 0:
-            _paste(layers[1], stamps.paddle[distractors[k, 2]], distractors[k, 0] - half, distractors[k, 1] - half)
-    size, n = layers.shape[1], stamps.disc.shape[0]
-    for m in range(2):
-        i, j = _from_edge(size, n, markers[m, 0]), _from_edge(size, n, markers[m, 1])
-        _paste(layers[2], stamps.disc[i, j], markers[m, 0] - i, markers[m, 1] - j)
 
 
 @compiled()
@@ -256,30 +249,49 @@ def _from_edge(size: Any, n: Any, at: Any) -> Any:
     return max(min(at, n // 2), at - (size - n))
 
 
-@compiled(parallel=True)
-def draw(stamps: Stamps, rules: Rules, keys: Array, found: tuple[Array, Array, Array, Array, Array]) -> None:
-    """Fill targets (images, 2, K, 3), distractors (images, D, K', 3), markers (images, 2, 2), labels and layers.
+@compiled()
+def _paint(layer: Array, stamps: Stamps, snakes: Array) -> None:
+    """Paste the paddles of snakes (S, K, 3)."""
+    half = stamps.paddle.shape[1] // 2
+    for s in range(snakes.shape[0]):
+        for k in range(snakes.shape[1]):
+            if snakes[s, k, 2] >= 0:
+                _paste(layer, stamps.paddle[snakes[s, k, 2]], snakes[s, k, 0] - half, snakes[s, k, 1] - half)
 
-    A distractor that fits nowhere is -1. Where the targets never fit, the label stays what it was.
-    """
-    targets, distractors, markers, labels, layers = found
-    for image in prange(len(keys)):
-        state = np.array([keys[image]])
-        taken = np.empty((rules.size, rules.size), np.uint8)
-        for _ in range(rules.restarts):
-            if _targets(stamps, rules, state, taken, targets[image]):
-                for d in range(distractors.shape[1]):
-                    _distractor(stamps, rules, state, taken, distractors[image, d])
-                labels[image] = _below(state, 2)
-                first = _below(state, 2)
-                last = first if labels[image] == 1 else 1 - first
-                markers[image, 0] = targets[image, first, 0, :2]
-                markers[image, 1] = targets[image, last, -1, :2]
-                _draw(
-                    stamps,
-                    targets[image].reshape(-1, 3),
-                    distractors[image].reshape(-1, 3),
-                    markers[image],
-                    layers[image],
-                )
-                break
+
+@compiled()
+def _image(
+    stamps: Stamps, rules: Rules, state: Array, targets: Array, distractors: Array, markers: Array, layers: Array
+) -> Any:
+    """Place and paint one image. Its label, or -1 if both targets never fit."""
+    taken = np.empty((rules.size, rules.size), np.uint8)
+    for _ in range(rules.restarts):
+        if _targets(stamps, rules, state, taken, targets):
+            for d in range(len(distractors)):
+                _distractor(stamps, rules, state, taken, distractors[d])
+            label, first = _below(state, 2), _below(state, 2)
+            last = first if label == 1 else 1 - first
+            for axis in range(2):
+                markers[0, axis] = targets[first, 0, axis]
+                markers[1, axis] = targets[last, -1, axis]
+            _paint(layers[0], stamps, targets)
+            _paint(layers[1], stamps, distractors)
+            n = len(stamps.disc)
+            for m in range(2):
+                i, j = _from_edge(rules.size, n, markers[m, 0]), _from_edge(rules.size, n, markers[m, 1])
+                _paste(layers[2], stamps.disc[i, j], markers[m, 0] - i, markers[m, 1] - j)
+            return label
+    return -1
+
+
+@compiled()
+def draw(
+    stamps: Stamps, rules: Rules, keys: Array, rows: Array, found: tuple[Array, Array, Array, Array, Array]
+) -> None:
+    """Fill these rows of targets (images, 2, K, 3), distractors (images, D, K', 3), markers, layers and labels."""
+    targets, distractors, markers, layers, labels = found
+    for i in rows:
+        state = np.full(1, keys[i])
+        labels[i] = _image(stamps, rules, state, targets[i], distractors[i], markers[i], layers[i])
+        if labels[i] < 0:
+            return

@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 DIRECTIONS = 360
-#: Chances are whole numbers, so that every machine draws the same.
-_CHANCES = 1 << 20
+#: A chance of 1. Chances are whole numbers, so that every machine draws the same.
+CHANCES = 1 << 20
 
 
 class Stamps(NamedTuple):
@@ -46,10 +46,7 @@ def stamps(
     circle = _circle(length + margin)
     turned = np.arctan2(circle[:, 0], circle[:, 1])
     along = np.concatenate([degrees, turned])
-    drawn = [
-        _paddle(angle, length, thickness, margin, scale)
-        for angle in np.concatenate([degrees, _opposite(turned)])
-    ]
+    drawn = [_paddle(angle, length, thickness, margin, scale) for angle in np.concatenate([degrees, _opposite(turned)])]
     mask = np.stack([mask for _, mask in drawn])
     reach = _reach(mask[:DIRECTIONS], length + margin)
     return Stamps(
@@ -90,13 +87,12 @@ def _circle(radius: int) -> Integers:
     return np.unique(np.floor(radius * _unit(angle)).astype(np.int64), axis=0)
 
 
-def _turns(
-    before: NDArray[np.float64], after: NDArray[np.float64], continuity: float
-) -> Integers:
+def _turns(before: Floats, after: Floats, continuity: float) -> Integers:
     """Chances cos^2(continuity * angle between the two), 0 from a right angle on."""
     angle = np.abs(after - before[:, None])
     angle = np.minimum(angle, 2 * np.pi - angle)
-    return np.rint(_CHANCES * np.cos(np.minimum(continuity * angle, np.pi / 2)) ** 2).astype(np.int64)
+    chance = np.cos(np.minimum(continuity * angle, np.pi / 2)) ** 2
+    return np.asarray(np.rint(CHANCES * chance), np.int64)
 
 
 def _paddle(angle: float, length: int, thickness: float, margin: int, scale: int) -> tuple[Bytes, Bytes]:
@@ -106,7 +102,7 @@ def _paddle(angle: float, length: int, thickness: float, margin: int, scale: int
     half = length + int(np.ceil(thickness)) + margin
     fine = Image.new("L", (2 * half * scale + 1, 2 * half * scale + 1))
     middle = half * scale
-    y, x = np.ceil(middle + length * scale * _unit(np.array(angle))).tolist()
+    y, x = np.ceil(middle + length * scale * _unit(np.array(angle))).astype(int).tolist()
     ImageDraw.Draw(fine).line([(middle, middle), (x, y)], fill=255, width=round(thickness * scale))
     bar = np.asarray(fine)
     return _reduced(bar, 2 * half + 1), _reduced(_dilated(bar, margin * scale), 2 * half + 1)
@@ -116,7 +112,7 @@ def _dilated(image: Bytes, radius: int) -> Bytes:
     padded = np.pad(image, radius)
     height, width = image.shape
     shifted = [padded[y : y + height, x : x + width] for y, x in _within(radius) + radius]
-    return np.max(shifted, axis=0)
+    return np.asarray(np.max(shifted, axis=0))
 
 
 def _reduced(image: Bytes, size: int) -> Bytes:
@@ -127,38 +123,36 @@ def _reduced(image: Bytes, size: int) -> Bytes:
 
 
 def _reach(mask: Bytes, half: int) -> Integers:
-    """Per direction the offsets where a mask is full, (360, R, 2); rows with fewer repeat their first.
+    """Per direction the offsets where a mask is full, (360, R, 2); rows with fewer repeat theirs.
 
-    They are seen through a window of half a paddle and margin, and from the pixel above and left of the start: so it
-    is in the published images.
+    Through a window that reaches `half` pixels from the start, and one pixel off, down and to the right: so it is in
+    the published images.
     """
     middle = mask.shape[1] // 2
-    found = []
-    for one in mask:
-        offsets = np.argwhere(one == 255) - middle + 1
-        found.append(offsets[(np.abs(offsets) <= half).all(axis=1)])
+    offsets = [np.argwhere(one == 255) - middle + 1 for one in mask]
+    found = [each[(np.abs(each) <= half).all(axis=1)] for each in offsets]
     longest = max(map(len, found))
-    return np.stack([np.concatenate([each, each[:1].repeat(longest - len(each), axis=0)]) for each in found])
+    return np.stack([np.resize(each, (longest, 2)) for each in found])
 
 
 def _seeds(reach: Integers) -> NDArray[np.bool_]:
     """Some of the reach must lie inside the image even in its corners: so it is in the published images. (360,)."""
-    corners = [(reach * sign >= 0).all(axis=2).any(axis=1) for sign in ([1, 1], [1, -1], [-1, 1], [-1, -1])]
-    return np.all(corners, axis=0)
+    corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
+    inside = (reach * corners[:, None, None] >= 0).all(axis=-1)
+    return np.asarray(inside.any(axis=-1).all(axis=0))
+
+
+def picture(radius: float) -> int:
+    """The side of the smallest picture in whose middle a disc is drawn as it is far from any edge.
+
+    Reducing spreads a disc by three pixels, and is different in the three at an edge.
+    """
+    return 2 * (int(np.ceil(radius)) + 7) + 1
 
 
 def _discs(radius: float, scale: int) -> Bytes:
-    """A disc at every pixel of a picture so small that it is near an edge, but in the middle. (n, n, n, n)."""
-    edge = int(np.ceil(radius)) + 7
-    n = 2 * edge + 1
-    fine = np.arange(n * scale)
-    square = (fine - scale * np.arange(n)[:, None]) ** 2
-    return np.stack(
-        [
-            [
-                _reduced(np.where(y[:, None] + x <= (radius * scale) ** 2, 255, 0).astype(np.uint8), n)
-                for x in square
-            ]
-            for y in square
-        ]
-    )
+    """A disc at every pixel of a picture of n x n, (n, n, n, n)."""
+    n = picture(radius)
+    away = (np.arange(n * scale) - scale * np.arange(n)[:, None]) ** 2
+    disc = np.where(away[:, None, :, None] + away[None, :, None, :] <= (radius * scale) ** 2, 255, 0).astype(np.uint8)
+    return np.stack([[_reduced(one, n) for one in row] for row in disc])

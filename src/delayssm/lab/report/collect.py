@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from delayssm.lab.run import AnyTask, Run, load
-from delayssm.lab.training import read_metrics, read_summary
+from delayssm.lab.training import Summary, read_metrics, read_summary
 
 #: The order of columns and rows; others follow.
 TASK_ORDER = [f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")]
@@ -24,7 +24,12 @@ class Record:
     run: Run
     environment: dict[str, str]
     metrics: list[dict[str, float]]
-    finished: bool
+    summary: Summary | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its end."""
+        return self.summary is not None
 
     @property
     def best(self) -> float:
@@ -106,7 +111,7 @@ def collect(paths: Sequence[Path]) -> Results:
         known = tasks.setdefault(run.task.label, run.task)
         if known != run.task:
             raise ValueError(f"{directory} and others have different tasks under one name; report them apart")
-        record = Record(directory, run, environment, metrics, read_summary(directory) is not None)
+        record = Record(directory, run, environment, metrics, read_summary(directory))
         records.append(record)
         key = run.task.label, run.model_label
         groups.setdefault(key, {}).setdefault(run.training.lr, []).append(record)

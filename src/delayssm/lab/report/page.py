@@ -66,7 +66,7 @@ def contents(results: Results) -> dict[str, bytes]:
         **{f"{picture.name}.png": picture.png for picture in pictures},
         "accuracy.md": markdown(results).encode(),
         "accuracy.json": json.dumps(_values(results), indent=2).encode(),
-        "runs.json": json.dumps([_facts(record) for record in results.records], indent=1).encode(),
+        "runs.json": json.dumps([facts(record) for record in results.records], indent=1).encode(),
         "index.html": _page(results, pictures, _answers(results)).encode(),
     }
 
@@ -111,12 +111,14 @@ def _values(results: Results) -> list[dict[str, object]]:
     ]
 
 
-def _facts(record: Record) -> dict[str, object]:
+def facts(record: Record) -> dict[str, object]:
+    """All of a run but its weights, for a file."""
     return {
         "name": record.run.name,
         "run": to_json(record.run),
         "environment": record.environment,
         "finished": record.finished,
+        "summary": record.summary,
         "metrics": record.metrics,
     }
 

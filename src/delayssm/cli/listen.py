@@ -1,0 +1,46 @@
+"""Hear a recording word by word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+
+
+def listen(
+    recording: tyro.conf.Positional[Path],
+    run: Path,
+    chunk: int = 1000,
+    out: Path | None = None,
+) -> None:
+    """Listen to a recording as it would come from a microphone, and draw what the model thinks meanwhile.
+
+    Args:
+        recording: WAV, 16 bit, one channel, 16 kHz.
+        run: directory of a trained model: delayssm train sc-ar ds4d.
+        chunk: samples at a time.
+        out: the picture; by default beside the working directory's other results, by the recording's name.
+    """
+    import torch
+
+    from delayssm.lab import listen as ears
+    from delayssm.lab.drawing import png
+    from delayssm.system import files
+
+    samples = ears.read(recording)
+    listener = ears.Listener(run)
+    heard, parts = 0, []
+    for part in ears.chunks(samples, chunk):
+        parts.append(listener.hear(part))
+        heard += len(part)
+        if len(parts[-1]):
+            p, word = parts[-1][-1].max(-1)
+            print(
+                f"{heard / listener.task.rate:6.2f} s  {listener.task.words[int(word)]:10} {float(p):.2f}", flush=True
+            )
+    probabilities = torch.cat(parts).numpy() if parts else torch.empty(0)
+    if not len(probabilities):
+        raise ValueError(f"{recording} is too short for one answer")
+    path = out or Path(f"{recording.stem}.png")
+    files.write(path, png(ears.figure(samples, probabilities, listener.task.words)))
+    print(f"Look at {path.resolve()}")

@@ -1,0 +1,81 @@
+"""DS4D and S4D on the general benchmarks, in small: table `general-seq`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from delayssm.lab import tables
+from delayssm.lab.benchmarks import BENCHMARKS, BenchmarkName, mini
+from delayssm.lab.drawing import png
+from delayssm.lab.report import figures
+from delayssm.lab.report.collect import Cell, Results, collect
+from delayssm.lab.report.page import facts
+from delayssm.lab.run import AnyTask, Run
+from delayssm.studies import paper
+from delayssm.studies.study import File, Study
+from delayssm.studies.trained import finished, train
+from delayssm.tasks.task import Metric
+
+#: Two seeds; the others have one.
+TWICE: tuple[BenchmarkName, ...] = ("smnist", "bidmc-hr", "text")
+
+
+def mini_runs() -> tuple[Run, ...]:
+    """Both models on all benchmarks, the same budget and seeds; in the order in which they are wanted."""
+    first = [replace(mini(name, model), seed=0) for name in BENCHMARKS for model in ("ds4d", "s4d")]
+    again = [replace(mini(name, model), seed=1) for name in TWICE for model in ("ds4d", "s4d")]
+    return (*first, *again)
+
+
+@dataclass(frozen=True)
+class General(Study):
+    """Runs of both models."""
+
+    name = "general"
+    title = "DS4D and S4D on the general benchmarks, mini scale (table general-seq)"
+
+    runs: tuple[Run, ...] = field(default_factory=mini_runs)
+    root: str = "general"
+
+    def progress(self, work: Path) -> tuple[int, int]:
+        return len(finished(self.runs, work / self.root)), len(self.runs)
+
+    def run(self, work: Path) -> None:
+        train(self.runs, work / self.root)
+
+    def seconds(self, work: Path) -> float:
+        return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
+
+    def files(self, work: Path) -> Iterable[File]:
+        results = collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
+        yield "table.md", comparison(results).encode()
+        yield "curves.png", png(figures.curves(results))
+        yield "runs.json", json.dumps([facts(record) for record in results.records], indent=1).encode()
+
+
+def comparison(results: Results) -> str:
+    """Test results, ours beside what guessing gets and beside the paper's at full scale."""
+    head = ["task", "without looking", "S4D, mini", "DS4D, mini", "S4D, paper, full scale", "DS4D, paper, full scale"]
+    rows = []
+    for label, task in results.tasks.items():
+        mine = [_words(task, results.cells.get((label, model))) for model in ("S4D", "DS4D")]
+        unit = "%" if task.metric is Metric.ACCURACY else "RMSE"
+        rows.append([f"{label}, {unit}", _shown(task, task.guess()), *mine, *paper.GENERAL[label]])
+    return tables.markdown(head, rows)
+
+
+def _words(task: AnyTask, cell: Cell | None) -> str:
+    """The mean over seeds on test samples, and the standard deviation where there are several."""
+    if cell is None:
+        return "not run"
+    values = [record.summary[f"test_{task.metric.value}"] for record in cell.records if record.summary is not None]
+    spread = f" ± {_shown(task, statistics.stdev(values))}" if len(values) > 1 else ""
+    return f"{_shown(task, statistics.fmean(values))}{spread}"
+
+
+def _shown(task: AnyTask, value: float) -> str:
+    return f"{100 * value:.2f}" if task.metric is Metric.ACCURACY else f"{value:.3f}"
