@@ -46,9 +46,9 @@ def test_words_tell_topics_apart(pairs: Pairs) -> None:
     assert np.mean(right) > 0.95
 
 
-def test_a_few_sentences_do_not(pairs: Pairs) -> None:
-    right = [(_topic(first[:100]) == _topic(second[:100])) == bool(label) for label, first, second in pairs]
-    assert np.mean(right) < 0.85
+def test_half_a_sentence_does_not(pairs: Pairs) -> None:
+    right = [(_topic(first[:50]) == _topic(second[:50])) == bool(label) for label, first, second in pairs]
+    assert np.mean(right) < 0.8
 
 
 @pytest.mark.parametrize("part", ["lengths", "letters", "words", "common words"])

@@ -19,7 +19,7 @@ def listen(
         recording: WAV, 16 bit, one channel, 16 kHz.
         run: directory of a trained model: delayssm train sc-ar ds4d.
         chunk: samples at a time.
-        out: the picture; by default beside the working directory's other results, by the recording's name.
+        out: the picture; by default in the working directory, by the name of the recording.
     """
     import torch
 
@@ -35,12 +35,11 @@ def listen(
         heard += len(part)
         if len(parts[-1]):
             p, word = parts[-1][-1].max(-1)
-            print(
-                f"{heard / listener.task.rate:6.2f} s  {listener.task.words[int(word)]:10} {float(p):.2f}", flush=True
-            )
-    probabilities = torch.cat(parts).numpy() if parts else torch.empty(0)
-    if not len(probabilities):
+            said = listener.task.words[int(word)]
+            print(f"{heard / listener.task.rate:6.2f} s  {said:10} {float(p):.2f}", flush=True)
+    if not sum(map(len, parts)):
         raise ValueError(f"{recording} is too short for one answer")
+    probabilities = torch.cat(parts).numpy()
     path = out or Path(f"{recording.stem}.png")
     files.write(path, png(ears.figure(samples, probabilities, listener.task.words)))
     print(f"Look at {path.resolve()}")

@@ -1,1 +1,1 @@
-"""Published data sets: read, verified, and kept as arrays."""
+"""Published data sets: what they are, reading and checking them, and the arrays they become."""

@@ -51,7 +51,7 @@ class Documents:
     words: int = 4
     common: int = 200
     length: tuple[int, int] = (1000, 2000)
-    topical: float = 0.15
+    topical: float = 0.25
     strays: float = 0.3
     sentence: int = 12
 

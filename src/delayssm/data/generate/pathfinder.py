@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delayssm.data.generate.pathfinder_stamps import Stamps, picture, stamps
+from delayssm.data.generate.pathfinder_stamps import CHANCES, Stamps, picture, stamps
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -44,7 +44,7 @@ class Pathfinder:
 
     Args:
         size: of the image, which is square.
-        padding: pixels at the edge that stay empty.
+        padding: pixels at the edge that count as taken.
         margins: room around a paddle; each image draws one of these.
         paddle_length: of each dash.
         paddle_thickness: of each dash.
@@ -119,7 +119,13 @@ class Pathfinder:
             labels=np.zeros(count, np.int64),
         )
         rules = Rules(
-            self.size, self.padding, self.seed_distance, self.paddle_retries, self.distractor_retries, _RESTARTS
+            size=self.size,
+            padding=self.padding,
+            seed_distance=self.seed_distance,
+            paddle_retries=self.paddle_retries,
+            distractor_retries=self.distractor_retries,
+            restarts=_RESTARTS,
+            least_chance=CHANCES // 10_000,
         )
         for choice, margin in enumerate(self.margins):
             rows = np.flatnonzero(keys % np.uint64(len(self.margins)) == choice)
@@ -170,7 +176,7 @@ def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def pathfinder(size: Literal[32, 128], contour_length: Literal[6, 9, 14]) -> Pathfinder:
     """The levels of Long Range Arena: 6 paddles are easy, 9 intermediate, 14 hard; hard at 128 is Path-X.
 
-    Where a level is published as a total of paddles in distractors, 20 or 35, it is as many as that makes.
+    All distractors together have 20 paddles, or 35 at 128, as far as that divides.
     """
     if size not in (32, 128) or contour_length not in (6, 9, 14):
         raise ValueError(f"levels have size 32 or 128 and contours of 6, 9 or 14, not {size} and {contour_length}")

@@ -10,21 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delayssm.backends.numba_compile import Array, compiled
-from delayssm.data.generate.pathfinder_stamps import CHANCES, Stamps
+from delayssm.data.generate.pathfinder_stamps import Stamps
 
 _FULL = 255
 #: Two masks may overlap up to this sum: 1.8 of full.
 _CROWDED = 459
 #: A pixel is taken from this on: 0.3 of full.
 _TAKEN = 77
-#: Where the chances of all turns, of at most 1 each, sum up to less than 0.0001, there is none.
-_HOPELESS = _FULL * CHANCES // 10_000
+#: Free pixels are drawn this often before all are looked at.
 _DRAWS = 64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Rules(NamedTuple):
-    """How many of each, and how often a failure is tried again."""
+    """Sizes, and how often a failure is tried again."""
 
     size: int
     padding: int
@@ -32,6 +31,7 @@ class Rules(NamedTuple):
     paddle_retries: int
     distractor_retries: int
     restarts: int
+    least_chance: int  #: where the chances of all turns sum up to less, there is none
 
 
 @compiled()
@@ -183,7 +183,7 @@ def _extend(stamps: Stamps, rules: Rules, state: Array, taken: Array, snake: Arr
                     crowd = max(crowd, np.int64(taken[i, j]))
             total += turn[c] * (_FULL - crowd)
         chance[c] = total
-    if total < _HOPELESS:
+    if total < _FULL * rules.least_chance:
         return False
     half = stamps.mask.shape[1] // 2
     for _ in range(rules.paddle_retries + 1):
