@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delayssm.cli import data
+from delayssm.cli import datasets
 from delayssm.data.dataset import DataSet
 from delayssm.data.errors import DataError
 from delayssm.data.prepared import load
@@ -17,32 +17,32 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataSet:
     """MNIST of five digits, published in `published` of the directory of the data."""
     monkeypatch.setenv("DELAYSSM_DATA", str(tmp_path))
     dataset = published.mnist(tmp_path / "published" / "mnist")
-    monkeypatch.setattr(data, "datasets", lambda: (dataset,))
-    monkeypatch.setattr(data, "find", lambda name: {"mnist": dataset}[name])
+    monkeypatch.setattr(datasets, "datasets", lambda: (dataset,))
+    monkeypatch.setattr(datasets, "find", lambda name: {"mnist": dataset}[name])
     return dataset
 
 
 def test_commands() -> None:
-    assert list(data.COMMANDS)[:3] == ["list", "check", "prepare"]
+    assert list(datasets.COMMANDS)[:3] == ["list", "check", "prepare"]
 
 
 def test_prepare_check_and_list(tiny: DataSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data.list_()
+    datasets.list_()
     assert "│ no " in capsys.readouterr().out
-    data.prepare(("mnist",))
+    datasets.prepare(("mnist",))
     assert capsys.readouterr().out == f"mnist is in {tmp_path / 'mnist'}\n"
-    data.check(("mnist",))
+    datasets.check(("mnist",))
     out = capsys.readouterr().out
     assert f"mnist: whole as prepared in {tmp_path / 'mnist'}\n" in out
     assert f"mnist: whole as published in {tmp_path / 'published'}\n" in out
-    data.list_()
+    datasets.list_()
     assert "3 train, 2 test" in capsys.readouterr().out
-    data.check(("mnist",), root=tmp_path / "elsewhere")
+    datasets.check(("mnist",), root=tmp_path / "elsewhere")
     assert "no published files below" in capsys.readouterr().out
 
 
 def test_check_writes_nothing(tiny: DataSet, tmp_path: Path) -> None:
-    data.check(("mnist",))
+    datasets.check(("mnist",))
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
 
 
@@ -50,24 +50,24 @@ def test_a_part(
     tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     larger = replace(tiny, counts={"train": 7, "test": 2})
-    monkeypatch.setattr(data, "find", lambda name: larger)
+    monkeypatch.setattr(datasets, "find", lambda name: larger)
     with pytest.raises(DataError, match=r"4 of 7 samples for train.*--partial"):
-        data.prepare(("mnist",))
+        datasets.prepare(("mnist",))
     assert not (tmp_path / "mnist").exists()
-    data.prepare(("mnist",), partial=True)
+    datasets.prepare(("mnist",), partial=True)
     assert capsys.readouterr().out.endswith("without 4 of 7 samples for train\n")
     assert load("mnist").about["missing"] == ["4 of 7 samples for train"]
 
 
 def test_damage_is_shown(tiny: DataSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data.prepare(("mnist",))
+    datasets.prepare(("mnist",))
     (tmp_path / "mnist" / "train_y.npy").write_bytes(b"")
-    data.list_()
+    datasets.list_()
     assert "instead of" in capsys.readouterr().out
     with pytest.raises(DataError, match=r"train_y\.npy: 0 bytes"):
-        data.check(("mnist",))
+        datasets.check(("mnist",))
 
 
 def test_nothing_is_fetched_if_all_is_there(tiny: DataSet) -> None:
-    data.prepare(("mnist",), download=True)
+    datasets.prepare(("mnist",), download=True)
     assert load("mnist").about["counts"] == {"train": 3, "test": 2}

@@ -8,7 +8,7 @@ import pytest
 import tyro
 from numpy.typing import NDArray
 
-from delayssm.cli import data_generate
+from delayssm.cli import generating
 from delayssm.data import prepared
 from delayssm.data.errors import DataError
 from delayssm.data.generate import write
@@ -132,7 +132,7 @@ def test_a_failure_leaves_nothing(place: Path) -> None:
 
 
 def _command(*arguments: str) -> None:
-    tyro.cli(data_generate.generate, args=arguments)
+    tyro.cli(generating.generate, args=arguments)
 
 
 def test_the_command_makes_three_splits(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ try:
     from rich.console import Console
     from rich.table import Table
 
-    from delayssm.cli.listen import listen
+    from delayssm.cli.listening import listen
     from delayssm.lab.interrupt import EXIT_CODE, Interrupted
     from delayssm.lab.presets import MODELS, TASKS, AnyTaskName, ModelName, Scale
     from delayssm.runtime import Device
@@ -78,11 +78,11 @@ def train(arguments: Sequence[str]) -> None:
 
 def data(arguments: Sequence[str]) -> None:
     """Show, check, prepare and generate data sets."""
-    from delayssm.cli import data as sets
-    from delayssm.cli.data_generate import generate
+    from delayssm.cli import datasets
+    from delayssm.cli.generating import generate
 
     tyro.extras.subcommand_cli_from_dict(
-        {**sets.COMMANDS, "generate": generate}, prog="delayssm data", description=data.__doc__, args=arguments
+        {**datasets.COMMANDS, "generate": generate}, prog="delayssm data", description=data.__doc__, args=arguments
     )
 
 
