@@ -29,8 +29,8 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "PooledModel", "S4D", "Stack", "TokenModel", "Tokens", "Values",
-        "backend", "match_width", "param_groups",
+        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "S4D", "Stack", "TokenModel", "Tokens",
+        "Values", "backend", "match_width", "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 

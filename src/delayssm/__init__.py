@@ -8,7 +8,7 @@ from delayssm.layers.optim import param_groups
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.layers.stack import Stack
 from delayssm.models.matching import match_width
-from delayssm.models.pooled import PooledModel
+from delayssm.models.pooled import PairModel, PooledModel
 from delayssm.models.token import TokenModel
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Block",
     "DelaySSM",
     "DiagonalSSM",
+    "PairModel",
     "PooledModel",
     "Stack",
     "TokenModel",

@@ -179,14 +179,18 @@ def params(scale: Scale = "paper") -> None:
     Args:
         scale: the paper's sizes, or smaller ones for a laptop.
     """
-    from delayssm.lab.sizes import rows
+    from delayssm.lab.sizes import benchmark_rows, rows
 
-    table = Table(title=f"Models of the scale '{scale}'")
-    for column in ("tasks", "model", "layers", "width", "heads", "state", "parameters"):
-        table.add_column(column, justify="left" if column in ("tasks", "model") else "right")
-    for row in rows(scale):
-        table.add_row(*row)
-    _console().print(table)
+    for title, head, found in (
+        ("Delayed memory", ("tasks", "model", "layers", "width", "heads", "state", "parameters"), rows(scale)),
+        ("Benchmarks", ("task", "model", "layers", "width", "state", "parameters", "/ DS4D"), benchmark_rows(scale)),
+    ):
+        table = Table(title=f"{title}, scale '{scale}'")
+        for column in head:
+            table.add_column(column, justify="left" if column in ("task", "tasks", "model") else "right")
+        for row in found:
+            table.add_row(*row)
+        _console().print(table)
 
 
 def info() -> None:

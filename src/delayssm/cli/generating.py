@@ -8,9 +8,12 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress
 
+from delayssm.data.generate.pathfinder import LEVELS, ContourLength, Size
+
 Name = Literal[
     "listops",
     "aan",
+    "pathfinder20-3",
     "pathfinder32-6",
     "pathfinder32-9",
     "pathfinder32-14",
@@ -18,14 +21,6 @@ Name = Literal[
     "pathfinder128-9",
     "pathfinder128-14",
 ]
-_LEVELS: dict[Name, tuple[Literal[32, 128], Literal[6, 9, 14]]] = {
-    "pathfinder32-6": (32, 6),
-    "pathfinder32-9": (32, 9),
-    "pathfinder32-14": (32, 14),
-    "pathfinder128-6": (128, 6),
-    "pathfinder128-9": (128, 9),
-    "pathfinder128-14": (128, 14),
-}
 _HELD_OUT = 2_000
 
 
@@ -61,5 +56,9 @@ def generate(name: tyro.conf.Positional[Name], count: int | None = None, seed: i
         elif name == "aan":
             place = write.documents(Documents(), splits, seed, show)
         else:
-            place = write.pathfinder(*_LEVELS[name], count, seed, show)
+            place = write.pathfinder(*_level(name), count, seed, show)
     print(f"{name} is in {place.resolve()}")
+
+
+def _level(name: str) -> tuple[Size, ContourLength]:
+    return next((size, length) for size, length in LEVELS if name == f"pathfinder{size}-{length}")

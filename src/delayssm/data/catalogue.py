@@ -10,7 +10,7 @@ from delayssm.data.errors import DataError
 from delayssm.data.imdb import Imdb
 from delayssm.data.listops import ListOps
 from delayssm.data.mnist import Mnist
-from delayssm.data.pathfinder import pathfinder
+from delayssm.data.pathfinder import Unpublished, pathfinder
 from delayssm.data.speech_commands import SpeechCommands
 
 
@@ -24,6 +24,7 @@ def datasets() -> tuple[DataSet, ...]:
         Imdb(),
         ListOps(),
         Aan(),
+        Unpublished(),
         *(pathfinder(side, contour_length) for side in (32, 128) for contour_length in (6, 9, 14)),
     )
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from delayssm.data import lra
 from delayssm.data.dataset import DataSet, Download, Reading, text
 from delayssm.data.errors import DataError
+from delayssm.data.trees import Tree
 
 _FOLDERS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
 _LIST = re.compile(r"metadata/(\d+)\.npy")
@@ -61,6 +64,27 @@ class Pathfinder(DataSet):
             reading.step()
         reading.out.put("y", np.array([labels[name] for name in images], np.uint8))
         return {"all": len(images)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpublished(DataSet):
+    """A level that is only generated."""
+
+    name: str = "pathfinder20-3"
+    title: str = "Pathfinder, 20 x 20 pixels, curves of 3"
+    licence: str = "-"
+    page: str = "nowhere; it is generated"
+    size: int = 0
+    downloads: tuple[Download, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    landmark: str = "pathfinder20-3"
+    generated: bool = True
+
+    def find(self, place: Path) -> Tree:
+        raise DataError(f"{self.name} is not published; make it: delayssm data generate {self.name}")
+
+    def _read(self, reading: Reading) -> dict[str, int]:
+        return {}
 
 
 def pathfinder(side: int, contour_length: int) -> Pathfinder:

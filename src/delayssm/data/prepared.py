@@ -84,8 +84,8 @@ def load(name: str) -> Prepared:
         return Prepared(place)
     from delayssm.data.catalogue import find  # it knows all data sets, and they know this module
 
-    made = f", or make one like it: delayssm data generate {name}" if find(name).generated else ""
-    raise DataError(
-        f"{name} is not prepared in {root().resolve()}. "
-        f"Prepare it from its published files in DIR: delayssm data prepare {name} --root DIR{made}"
-    )
+    dataset = find(name)
+    published = f"Prepare it from its published files in DIR: delayssm data prepare {name} --root DIR"
+    made = f"{'Or make' if dataset.downloads else 'Make'} it: delayssm data generate {name}"
+    ways = [published] * bool(dataset.downloads) + [made] * dataset.generated
+    raise DataError(f"{name} is not prepared in {root().resolve()}. {'. '.join(ways)}")

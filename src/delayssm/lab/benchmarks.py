@@ -172,7 +172,7 @@ MINI: dict[BenchmarkName, Small] = {
     "text": Small(Text(1024), 2000, 16, test_size=5000),
     "retrieval": Small(Retrieval(512), 1000, 32, width=56),
     "image": Small(GrayCIFAR(), 1200, 32),
-    "pathfinder": Small(Pathfinder(32, 6), 1200, 32),
+    "pathfinder": Small(Pathfinder(20, 3), 1500, 64),
     "path-x": Small(Pathfinder(128, 6), 500, 4),
 }
 
@@ -180,8 +180,8 @@ MINI: dict[BenchmarkName, Small] = {
 def mini(name: BenchmarkName, model: Literal["ds4d", "s4d"]) -> Run:
     """The same in small: minutes on two cores.
 
-    All have 4 blocks, H 48 or 56 (DS4D) and N 32; one learning rate, 4e-3, after 100 steps of warm-up down half a cosine;
-    clipping at 1; no dropout. Norms, delays, phases and weight decay are the paper's. Besides:
+    All have 4 blocks, H 48 or 56 (DS4D) and N 32; one learning rate, 4e-3, after 100 steps of warm-up down half a
+    cosine; clipping at 1; no dropout. Norms, delays, phases and weight decay are the paper's. Besides:
 
         sMNIST      1,400 steps of 32, which is not quite one epoch; the paper has 20
         SC          10 words instead of 35; means of 4 samples, so 4,000 times instead of 16,000
@@ -190,8 +190,8 @@ def mini(name: BenchmarkName, model: Literal["ds4d", "s4d"]) -> Run:
         Text        the first 1,024 characters instead of 4,096; tested on 5,000 reviews of 25,000
         Retrieval   the first 512 characters of each document instead of 4,000
         Image       1,200 steps of 32, less than an epoch of the published set; the paper has 200
-        Pathfinder  paths of 6 dashes, the easiest level, instead of 14
-        Path-X      the same, and 500 steps of 4
+        Pathfinder  20 x 20 pixels and paths of 3 dashes instead of 32 x 32 and 14; a tenth of the distractors
+        Path-X      paths of 6 dashes, the easiest level, instead of 14; 500 steps of 4
     """
     small, row = MINI[name], TABLE[name]
     spec = replace(_ds4d(name, row), d_model=small.width, depth=4, d_state=32, dropout=0.0)

@@ -1,9 +1,11 @@
-"""The table of models and their sizes."""
+"""The tables of models and their sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from delayssm.lab.benchmarks import BENCHMARKS, ORIGINAL_WIDTHS
 from delayssm.lab.presets import MODELS, Scale, TaskName, preset
 
 #: Tasks that share their models; sum and weighted sum have the same vocabulary and lengths.
@@ -26,3 +28,20 @@ def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
                 heads, state = (str(getattr(run.model, name, "-")) for name in ("heads", "d_state"))
                 sizes = str(run.model.depth), str(run.model.d_model), heads, state
                 yield family + delays, run.label, *sizes, f"{run.parameters():,}"
+
+
+def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
+    """One for each model and benchmark: task, model, layers, width, state, parameters, and how many more than DS4D.
+
+    At the paper's scale S4D has a second row where its own recipe has another width.
+    """
+    for name in BENCHMARKS:
+        ds4d, s4d = preset(name, "ds4d", scale), preset(name, "s4d", scale)
+        runs = [ds4d, s4d]
+        if scale == "paper" and name in ORIGINAL_WIDTHS:
+            original = replace(s4d.model, d_model=ORIGINAL_WIDTHS[name])
+            runs.append(replace(s4d, model=original, label="S4D's own recipe"))
+        for run in runs:
+            sizes = str(run.model.depth), str(run.model.d_model), str(getattr(run.model, "d_state", "-"))
+            more = f"{100 * (run.parameters() / ds4d.parameters() - 1):+.1f} %"
+            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is ds4d else more

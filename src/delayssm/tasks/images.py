@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from delayssm.data.generate.pathfinder import ContourLength, Size
 from delayssm.layers.inputs import Values
 from delayssm.tasks.labelled import Classified, Labelled, Numbers, shares
 from delayssm.tasks.task import Split
@@ -74,17 +75,18 @@ class Pathfinder(Pixels):
     """Are two discs joined by a dashed path? 80 / 10 / 10 % of the images train, validate and test.
 
     Args:
-        side: 32, or 128 for Path-X.
-        contour_length: dashes of a path: 14 is the level called hard, which the benchmark has; 6 and 9 are easier.
+        side: 32, or 128 for Path-X, or 20.
+        contour_length: dashes of a path: 14 is the level called hard, which the benchmark has; 6 and 9 are easier, and
+            3, with a side of 20, is not published.
     """
 
     outputs: ClassVar[int] = 2
-    side: Literal[32, 128] = 32
-    contour_length: Literal[6, 9, 14] = 14
+    side: Size = 32
+    contour_length: ContourLength = 14
 
     @property
     def label(self) -> str:
-        return "Pathfinder" if self.side == 32 else "Path-X"
+        return "Path-X" if self.side == 128 else "Pathfinder"
 
     @property
     def data(self) -> str:

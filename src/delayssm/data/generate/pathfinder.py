@@ -159,6 +159,10 @@ class Pathfinder:
 
 _stamps = cache(stamps)
 
+Size = Literal[20, 32, 128]
+ContourLength = Literal[3, 6, 9, 14]
+LEVELS: tuple[tuple[Size, ContourLength], ...] = ((20, 3), (32, 6), (32, 9), (32, 14), (128, 6), (128, 9), (128, 14))
+
 
 def _keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
     """One for each image, far from each other: the finaliser of splitmix64, over the seed and then the number."""
@@ -173,26 +177,27 @@ def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def pathfinder(size: Literal[32, 128], contour_length: Literal[6, 9, 14]) -> Pathfinder:
+def pathfinder(size: Size, contour_length: ContourLength) -> Pathfinder:
     """The levels of Long Range Arena: 6 paddles are easy, 9 intermediate, 14 hard; hard at 128 is Path-X.
 
-    All distractors together have 20 paddles, or 35 at 128, as far as that divides.
+    All distractors together have 20 paddles, or 35 at 128, as far as that divides. Contours of 3 in 20 x 20 pixels are
+    none of these: a level that a small model learns in minutes, drawn like those at 32, with fewer distractors.
     """
-    if size not in (32, 128) or contour_length not in (6, 9, 14):
-        raise ValueError(f"levels have size 32 or 128 and contours of 6, 9 or 14, not {size} and {contour_length}")
+    if (size, contour_length) not in LEVELS:
+        raise ValueError(f"there is no level of size {size} with contours of {contour_length}; there are {LEVELS}")
     distractor_length = contour_length // 3
-    if size == 32:
+    if size != 128:
         return Pathfinder(
-            size=32,
+            size=size,
             margins=(1,),
             paddle_length=2,
             paddle_thickness=0.5,
             marker_radius=1.5,
             contour_length=contour_length,
-            seed_distance=7,
+            seed_distance=7 if size == 32 else 4,
             continuity=1.0,
             distractor_length=distractor_length,
-            distractors=20 // distractor_length,
+            distractors=20 // distractor_length if size == 32 else 2,
             snake_contrast=2.0,
             paddle_contrast=0.75,
         )

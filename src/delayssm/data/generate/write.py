@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from delayssm.data.dataset import Progress, silent
 from delayssm.data.errors import DataError
 from delayssm.data.generate.documents import Documents
 from delayssm.data.generate.listops import ListOps
+from delayssm.data.generate.pathfinder import ContourLength, Size
 from delayssm.data.generate.pathfinder import pathfinder as level
 from delayssm.data.listops import write_splits as write_lists
 from delayssm.data.prepared import Prepared
@@ -46,9 +47,7 @@ def documents(settings: Documents, counts: Mapping[str, int], seed: int, progres
     return out.place
 
 
-def pathfinder(
-    size: Literal[32, 128], contour_length: Literal[6, 9, 14], count: int, seed: int, progress: Progress = silent
-) -> Path:
+def pathfinder(size: Size, contour_length: ContourLength, count: int, seed: int, progress: Progress = silent) -> Path:
     """So many images as the data set pathfinder{size}-{contour_length}."""
     settings = level(size, contour_length)
     with _writer(f"pathfinder{size}-{contour_length}") as out:
