@@ -56,7 +56,8 @@ def test_params_prints_the_paper_s_totals(here: Here) -> None:
     totals = """168,384 862,698 167,310 866,320 167,816 867,552 165,360 855,492 875,980 169,840 868,650
                 167,580 868,805 77,100 412,206"""
     assert [total for total in totals.split() if total not in out] == []
-    assert out.count("│\n") == 15
+    assert out.count("│\n") == 15 + 35
+    assert "3,945,196" in out
 
 
 def test_train_eval_report(tmp_path: Path, here: Here) -> None:

@@ -250,6 +250,7 @@ def reproduce(
     names: tyro.conf.Positional[tuple[str, ...]],
     list: bool = False,
     so_far: bool = False,
+    add: bool = False,
     work: Path = Path("runs"),
     out: Path = Path("results"),
 ) -> None:
@@ -259,6 +260,7 @@ def reproduce(
         names: of studies; `--list` shows them.
         list: show all studies, what they are, and how far they are.
         so_far: do nothing that is missing; write results from what is done.
+        add: count runs that results already hold, from another machine perhaps, as done.
         work: where runs and measurements are kept, to go on from.
         out: where results are written.
     """
@@ -275,6 +277,8 @@ def reproduce(
         _console().print(table)
         return
     for name in names:
+        if add:
+            known[name].adopt(out / name, work)
         try:
             if not so_far:
                 known[name].run(work)

@@ -7,6 +7,7 @@ from delayssm.studies.general import General
 from delayssm.studies.impulse import ImpulseResponses
 from delayssm.studies.mechanism import Mechanism
 from delayssm.studies.phase import Phase
+from delayssm.studies.samples import Samples
 from delayssm.studies.stability import Stability
 from delayssm.studies.study import Study
 from delayssm.studies.synthetic import PaperCopy, Synthetic
@@ -17,6 +18,7 @@ def studies() -> tuple[Study, ...]:
     return (
         Phase(),
         Stability(),
+        Samples(),
         FFTAccuracy(),
         Efficiency(),
         EfficiencyOnGPU(),

@@ -17,7 +17,7 @@ from delayssm.lab.report.page import facts
 from delayssm.lab.run import AnyTask, Run
 from delayssm.studies import paper
 from delayssm.studies.study import File, Study
-from delayssm.studies.trained import finished, train
+from delayssm.studies.trained import adopt, finished, train
 from delayssm.tasks.task import Metric
 
 #: Two seeds; the others have one.
@@ -46,6 +46,9 @@ class General(Study):
 
     def run(self, work: Path) -> None:
         train(self.runs, work / self.root)
+
+    def adopt(self, out: Path, work: Path) -> None:
+        adopt(self.runs, out / "runs.json", work / self.root)
 
     def seconds(self, work: Path) -> float:
         return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))

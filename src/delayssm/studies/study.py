@@ -42,6 +42,10 @@ class Study(ABC):
     def run(self, work: Path) -> None:
         """Do what is missing. `work` is where runs and journals of all studies are kept."""
 
+    def adopt(self, out: Path, work: Path) -> None:
+        """Take from results that are in `out` what is not done in `work`, as if it had been done there."""
+        raise ValueError(f"results of {self.name} cannot be added to; without --add they are written anew")
+
     @abstractmethod
     def files(self, work: Path) -> Iterable[File]:
         """What is shown, from what is done."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from delayssm.lab import training
 from delayssm.lab.presets import TASKS, ModelName, preset
-from delayssm.lab.run import Run
+from delayssm.lab.run import Run, to_json
 from delayssm.lab.sweep import sweep
 from delayssm.lab.training import Summary
+from delayssm.system import files
 
 
 def one_of_each_task(model: ModelName) -> tuple[Run, ...]:
@@ -22,6 +24,24 @@ def train(runs: Sequence[Run], root: Path) -> None:
     failed = [outcome for outcome in sweep(runs, root) if outcome.error]
     if failed:
         raise RuntimeError("; ".join(map(str, failed)))
+
+
+def adopt(runs: Sequence[Run], path: Path, root: Path) -> None:
+    """Make directories of those runs that were finished elsewhere, from the facts in a file; they have no weights."""
+    planned = {run.name: to_json(run) for run in runs}
+    for facts in json.loads(path.read_text()) if path.exists() else []:
+        directory = root / facts["name"]
+        if (
+            planned.get(facts["name"]) == facts["run"]
+            and facts["summary"]
+            and not (directory / "summary.json").exists()
+        ):
+            directory.mkdir(parents=True, exist_ok=True)
+            config = {"run": facts["run"], "environment": facts["environment"]}
+            files.write(directory / "config.json", json.dumps(config, indent=2).encode())
+            lines = "".join(f"{json.dumps(entry)}\n" for entry in facts["metrics"])
+            files.write(directory / "metrics.jsonl", lines.encode())
+            files.write(directory / "summary.json", json.dumps(facts["summary"], indent=2).encode())
 
 
 def finished(runs: Sequence[Run], root: Path) -> list[Summary]:

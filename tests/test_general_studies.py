@@ -1,0 +1,83 @@
+"""Studies of the general benchmarks at toy size."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from delayssm.lab.run import Run, Training
+from delayssm.models import specs
+from delayssm.studies import paper
+from delayssm.studies.full_size import FullSize, Pass
+from delayssm.studies.general import TWICE, General, mini_runs
+from delayssm.studies.samples import Samples, original_images
+from delayssm.tasks.images import SequentialMNIST
+from delayssm.tasks.signals import BIDMC
+from tests.prepared import prepare_all
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def _runs() -> tuple[Run, ...]:
+    how = Training(steps=2, batch_size=4, evaluate_every=1)
+    sizes = {"d_model": 4, "depth": 1, "d_state": 2}
+    models = specs.DS4D(**sizes), specs.S4D(**sizes)  # type: ignore[arg-type]
+    mnist = [Run(task=SequentialMNIST(), model=model, training=how) for model in models]
+    heart = [Run(task=BIDMC("HR", every=50), model=model, training=how, seed=s) for model in models for s in (0, 1)]
+    return (*mnist, *heart)
+
+
+def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_all(tmp_path / "data", monkeypatch)
+    study, work, out = General(_runs()), tmp_path / "work", tmp_path / "out"
+    study.run(work)
+    study.write(work, out)
+    assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "runs.json", "about.json"}
+    records = json.loads((out / "runs.json").read_text())
+    errors = [
+        r["summary"]["test_rmse"] for r in records if r["run"]["model"]["kind"] == "DS4D" and "rmse" in r["summary"]
+    ]
+    table = (out / "table.md").read_text()
+    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()}
+    assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
+    assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
+    assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').guess():.3f}"
+    assert rows["sMNIST, %"][3:] == list(paper.GENERAL["sMNIST"])
+
+    other = tmp_path / "other"  # a machine that has done nothing
+    study.adopt(out, other)
+    assert study.progress(other) == (6, 6)
+    study.write(other, tmp_path / "again")
+    for name in ("table.md", "runs.json"):
+        assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
+    changed = General(tuple(replace(run, seed=run.seed + 7) for run in _runs()))
+    changed.adopt(out, tmp_path / "third")
+    assert changed.progress(tmp_path / "third") == (0, 6)
+
+
+def test_what_is_planned() -> None:
+    runs = mini_runs()
+    assert len(runs) == len({run.name for run in runs}) == 2 * (12 + len(TWICE))
+    for run in runs:
+        assert run.task.label in paper.GENERAL
+
+
+def test_a_full_size_pass(tmp_path: Path) -> None:
+    """The smallest of them, in a process of its own."""
+    study = FullSize(benchmarks=("smnist",))
+    assert [point.model for point in study.points()] == ["ds4d", "s4d"]
+    found = study.measure(Pass("smnist", "ds4d"), tmp_path)
+    assert found["parameters"] == 341_790
+    assert found["forward"] > 0
+    assert found["bytes"] > 1e8
+    ((name, content),) = study.show({Pass("smnist", "ds4d"): found})
+    assert name == "table.md"
+    assert "| sMNIST | DS4D  | 784" in content.decode()
+
+
+def test_images_beside_the_original_s(tmp_path: Path) -> None:
+    assert original_images().shape == (32, 32, 32)
+    files = dict(Samples().files(tmp_path))
+    assert set(files) == {"pathfinder.png", "path-x.png"}
+    assert all(content.startswith(b"\x89PNG") for content in files.values())
