@@ -28,14 +28,11 @@ def train(runs: Sequence[Run], root: Path) -> None:
 
 def adopt(runs: Sequence[Run], path: Path, root: Path) -> None:
     """Make directories of those runs that were finished elsewhere, from the facts in a file; they have no weights."""
-    planned = {run.name: to_json(run) for run in runs}
+    planned = {run.name: json.loads(json.dumps(to_json(run))) for run in runs}
     for facts in json.loads(path.read_text()) if path.exists() else []:
         directory = root / facts["name"]
-        if (
-            planned.get(facts["name"]) == facts["run"]
-            and facts["summary"]
-            and not (directory / "summary.json").exists()
-        ):
+        wanted = planned.get(facts["name"]) == facts["run"] and not (directory / "summary.json").exists()
+        if wanted and facts["summary"]:
             directory.mkdir(parents=True, exist_ok=True)
             config = {"run": facts["run"], "environment": facts["environment"]}
             files.write(directory / "config.json", json.dumps(config, indent=2).encode())
