@@ -37,7 +37,7 @@ def test_public_names() -> None:
 
 def test_the_readme_runs(tmp_path: Path) -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
-    assert code.count("from delayssm") == 4
+    assert code.count("from delayssm") == 5
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "cascade" in done.stdout

@@ -11,13 +11,13 @@ size here, and S4D the one that comes nearest to it in parameters; `ORIGINAL_WID
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from delayssm.lab.run import AnyTask, Run, Training
 from delayssm.lab.schedules import Cosine, MultiStep, Schedule
 from delayssm.layers.norms import Norm
-from delayssm.models.specs import DS4D, S4D, matched
+from delayssm.models.specs import DS4D, S4D, StateSpace, matched
 from delayssm.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm.tasks.signals import BIDMC, SpeechCommands
 from delayssm.tasks.texts import ListOps, Retrieval, Text
@@ -190,7 +190,7 @@ def mini(name: BenchmarkName, model: Literal["ds4d", "s4d"]) -> Run:
         Text        the first 1,024 characters instead of 4,096; tested on 5,000 reviews of 25,000
         Retrieval   the first 512 characters of each document instead of 4,000
         Image       1,200 steps of 32, less than an epoch of the published set; the paper has 200
-        Pathfinder  20 x 20 pixels and paths of 3 dashes instead of 32 x 32 and 14; a tenth of the distractors
+        Pathfinder  20 x 20 pixels, paths of 3 dashes and 2 distractors of 1, instead of 32 x 32, 14, and 5 of 4
         Path-X      paths of 6 dashes, the easiest level, instead of 14; 500 steps of 4
     """
     small, row = MINI[name], TABLE[name]
@@ -232,17 +232,7 @@ def _with(model: Literal["ds4d", "s4d"], run: Run) -> Run:
         return run
     mine = run.model
     assert isinstance(mine, DS4D)
-    s4d = S4D(
-        d_model=mine.d_model,
-        depth=mine.depth,
-        d_state=mine.d_state,
-        init=mine.init,
-        dropout=mine.dropout,
-        norm=mine.norm,
-        prenorm=mine.prenorm,
-        bidirectional=mine.bidirectional,
-        dt_min=mine.dt_min,
-    )
+    s4d = S4D(**{shared.name: getattr(mine, shared.name) for shared in fields(StateSpace)})
     small = min(1e-3, run.training.lr)
     return replace(
         run,

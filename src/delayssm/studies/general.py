@@ -12,12 +12,12 @@ from delayssm.lab import tables
 from delayssm.lab.benchmarks import BENCHMARKS, BenchmarkName, mini
 from delayssm.lab.drawing import png
 from delayssm.lab.report import figures
-from delayssm.lab.report.collect import Cell, Results, collect
+from delayssm.lab.report.collect import Cell, Results
 from delayssm.lab.report.page import facts
 from delayssm.lab.run import AnyTask, Run
 from delayssm.studies import paper
-from delayssm.studies.study import File, Study
-from delayssm.studies.trained import adopt, finished, train
+from delayssm.studies.study import File
+from delayssm.studies.trained import Trained, adopt
 from delayssm.tasks.task import Metric
 
 #: Two seeds; the others have one.
@@ -32,7 +32,7 @@ def mini_runs() -> tuple[Run, ...]:
 
 
 @dataclass(frozen=True)
-class General(Study):
+class General(Trained):
     """Runs of both models."""
 
     name = "general"
@@ -41,20 +41,11 @@ class General(Study):
     runs: tuple[Run, ...] = field(default_factory=mini_runs)
     root: str = "general"
 
-    def progress(self, work: Path) -> tuple[int, int]:
-        return len(finished(self.runs, work / self.root)), len(self.runs)
-
-    def run(self, work: Path) -> None:
-        train(self.runs, work / self.root)
-
     def adopt(self, out: Path, work: Path) -> None:
         adopt(self.runs, out / "runs.json", work / self.root)
 
-    def seconds(self, work: Path) -> float:
-        return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
-
     def files(self, work: Path) -> Iterable[File]:
-        results = collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
+        results = self.found(work)
         yield "table.md", comparison(results).encode()
         yield "curves.png", png(figures.curves(results))
         yield "runs.json", json.dumps([facts(record) for record in results.records], indent=1).encode()

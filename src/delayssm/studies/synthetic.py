@@ -9,11 +9,11 @@ from pathlib import Path
 from delayssm.lab import tables
 from delayssm.lab.presets import TASKS, ModelName, preset
 from delayssm.lab.report import page
-from delayssm.lab.report.collect import Cell, Results, collect
+from delayssm.lab.report.collect import Cell, Results
 from delayssm.lab.run import Run
 from delayssm.studies import paper
-from delayssm.studies.study import File, Study
-from delayssm.studies.trained import finished, train
+from delayssm.studies.study import File
+from delayssm.studies.trained import Trained
 
 BASELINES: tuple[ModelName, ...] = ("lstm", "gpt2", "mamba", "llama")
 
@@ -41,7 +41,7 @@ def paper_runs() -> tuple[Run, ...]:
 
 
 @dataclass(frozen=True)
-class Synthetic(Study):
+class Synthetic(Trained):
     """Runs of all models, in the order in which they are wanted."""
 
     name = "synthetic"
@@ -50,17 +50,8 @@ class Synthetic(Study):
     runs: tuple[Run, ...] = field(default_factory=mini_runs)
     root: str = "mini"
 
-    def progress(self, work: Path) -> tuple[int, int]:
-        return len(finished(self.runs, work / self.root)), len(self.runs)
-
-    def run(self, work: Path) -> None:
-        train(self.runs, work / self.root)
-
-    def seconds(self, work: Path) -> float:
-        return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
-
     def files(self, work: Path) -> Iterable[File]:
-        results = collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
+        results = self.found(work)
         yield from page.contents(results).items()
         yield "table.md", comparison(results, self.runs).encode()
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from delayssm.lab import training
 from delayssm.lab.presets import TASKS, ModelName, preset
+from delayssm.lab.report.collect import Results, collect
 from delayssm.lab.run import Run, to_json
 from delayssm.lab.sweep import sweep
 from delayssm.lab.training import Summary
+from delayssm.studies.study import Study
 from delayssm.system import files
 
 
@@ -45,3 +48,29 @@ def finished(runs: Sequence[Run], root: Path) -> list[Summary]:
     """Summaries of those that are."""
     found = (training.read_summary(root / run.name) for run in runs)
     return [summary for summary in found if summary is not None]
+
+
+@dataclass(frozen=True)
+class Trained(Study):
+    """A study of runs.
+
+    Args:
+        runs: in the order in which they are wanted.
+        root: their directory among all that studies keep.
+    """
+
+    runs: tuple[Run, ...]
+    root: str
+
+    def progress(self, work: Path) -> tuple[int, int]:
+        return len(finished(self.runs, work / self.root)), len(self.runs)
+
+    def run(self, work: Path) -> None:
+        train(self.runs, work / self.root)
+
+    def seconds(self, work: Path) -> float:
+        return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
+
+    def found(self, work: Path) -> Results:
+        """What those that are finished say together."""
+        return collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
