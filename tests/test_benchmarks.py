@@ -195,7 +195,7 @@ def test_other_words_than_the_task_has_are_refused() -> None:
 
 def test_data_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYSSM_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="delayssm data prepare mnist --root DIR"):
+    with pytest.raises(DataError, match="delayssm data prepare mnist --download"):
         SequentialMNIST().size(Split.TRAIN)
     with pytest.raises(DataError, match="delayssm data generate pathfinder32-14"):
         Pathfinder().size(Split.TRAIN)

@@ -70,9 +70,11 @@ def test_where_data_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_not_prepared() -> None:
-    with pytest.raises(DataError, match=r"mnist is not prepared in .*: delayssm data prepare mnist --root DIR$"):
+    with pytest.raises(
+        DataError, match=r"mnist is not prepared in .*: delayssm data prepare mnist --download, or --root DIR"
+    ):
         load("mnist")
-    with pytest.raises(DataError, match=r"--root DIR. Or make it: delayssm data generate listops$"):
+    with pytest.raises(DataError, match=r"are in DIR. Or make it: delayssm data generate listops$"):
         load("listops")
     with pytest.raises(DataError, match=r"not prepared in \S+. Make it: delayssm data generate pathfinder20-3$"):
         load("pathfinder20-3")

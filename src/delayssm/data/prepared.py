@@ -85,7 +85,7 @@ def load(name: str) -> Prepared:
     from delayssm.data.catalogue import find  # it knows all data sets, and they know this module
 
     dataset = find(name)
-    published = f"Prepare it from its published files in DIR: delayssm data prepare {name} --root DIR"
+    published = f"Prepare it: delayssm data prepare {name} --download, or --root DIR if its published files are in DIR"
     made = f"{'Or make' if dataset.downloads else 'Make'} it: delayssm data generate {name}"
     ways = [published] * bool(dataset.downloads) + [made] * dataset.generated
     raise DataError(f"{name} is not prepared in {root().resolve()}. {'. '.join(ways)}")

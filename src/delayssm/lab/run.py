@@ -31,8 +31,8 @@ class Training:
     """How a model is trained: AdamW on a new batch at each step.
 
     Args:
-        steps: optimiser steps; or
-        epochs: how often each training sample is seen.
+        steps: optimiser steps; None if epochs are counted.
+        epochs: how often each training sample is seen; None if steps are counted.
         batch_size: samples per step, over all processes.
         lr: learning rate.
         dt_lr: learning rate of the step sizes of state-space layers; None: the same.

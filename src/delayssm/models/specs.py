@@ -28,12 +28,16 @@ class StateSpace(ABC):
     """What S4D and DS4D share.
 
     Args:
-        d_model, depth, d_state: H, blocks, N.
+        d_model: channels H.
+        depth: blocks.
+        d_state: modes N of each channel.
         init: of the base dynamics, S4D-Lin or S4D-Inv.
         dropout: one mask for all times.
-        norm, prenorm: which, and whether before the layer or after its residual.
+        norm: of each block.
+        prenorm: the norm stands before the layer; otherwise after the sum with its input.
         bidirectional: reads sequences from both ends; for answers to whole sequences only.
-        dt_min, dt_max: step sizes start log-uniformly in this range.
+        dt_min: the smallest step size to start with.
+        dt_max: the largest; they start log-uniformly in between.
     """
 
     family: ClassVar[str]
@@ -76,7 +80,8 @@ class DS4D(StateSpace):
     """Blocks of DS4D layers with delays up to the length of the sequences.
 
     Args, besides those of `StateSpace`:
-        branch_fraction, phase: p and omega, where the delayed branch starts.
+        branch_fraction: p, the share of each mode's memory that the delayed branch starts with.
+        phase: omega, where the angle of its coefficients starts.
         delays: where all delays start, in steps; None: on a grid.
     """
 
