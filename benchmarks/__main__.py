@@ -1,6 +1,6 @@
 """Every table, one after another. Nothing else should run on the machine meanwhile."""
 
-from benchmarks import accuracy, imports, models, streaming, training, transfer
+from benchmarks import accuracy, generators, imports, models, streaming, training, transfer
 from delayssm.runtime import describe
 
 
@@ -11,7 +11,7 @@ def main() -> None:
     )
     for name, value in describe().items():
         print(f"- {name}: {value}")
-    for part in (accuracy, imports, transfer, training, models, streaming):
+    for part in (accuracy, imports, transfer, training, models, streaming, generators):
         part.main()
 
 

@@ -110,13 +110,14 @@ def test_rows_at_once_change_nothing_but_rounding(tmp_path: Path) -> None:
 
 
 def test_schedule_groups_and_clipping_reach_the_optimiser(tmp_path: Path) -> None:
-    from delayssm.lab.run import Constant
+    from delayssm.lab.schedules import Constant
 
     run = tiny(steps=3, lr=1e-2, dt_lr=1e-3, schedule=Constant(warmup=1), weight_decay=0.1, clip=1e-3)
     trainer = training.Trainer(run, tmp_path, training.make_accelerator(run), Silent())
     trainer.step()
     rates = {group["name"]: (group["lr"], group["weight_decay"]) for group in trainer.optimiser.param_groups}
-    assert rates == {"main": (5e-3, 0.1), "no decay": (5e-3, 0.0), "step size": (5e-4, 0.0)}
+    slow = {"dynamics": (5e-3, 0.0), "step size": (5e-4, 0.0)}
+    assert rates == {"main": (5e-3, 0.1), "no decay": (5e-3, 0.0), **slow}
     trainer.step()
     assert trainer.optimiser.param_groups[0]["lr"] == 1e-2
     moments = [state["exp_avg"].norm() for state in trainer.optimiser.state.values()]

@@ -63,14 +63,17 @@ def train(arguments: Sequence[str]) -> None:
     schedules: dict[str, Schedule] = {"constant": Constant(), "cosine": Cosine(), "multi-step": MultiStep(at=())}
     if choice.schedule is not None:
         run = replace(run, training=replace(run.training, schedule=schedules[choice.schedule]))
-    run = tyro.cli(
-        Run,
-        prog=f"delayssm train {choice.task} {choice.model} --scale {choice.scale}",
-        description="Every setting of this run. Besides: --scale, --schedule, --out.",
-        default=run,
-        args=rest,
-        config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
-    )
+    try:
+        run = tyro.cli(
+            Run,
+            prog=f"delayssm train {choice.task} {choice.model} --scale {choice.scale}",
+            description="Every setting of this run. Besides: --scale, --schedule, --out.",
+            default=run,
+            args=rest,
+            config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+        )
+    except ValueError as error:  # settings that do not go together
+        _leave(2, f"delayssm: {error}")
     directory = choice.out or Path("runs") / choice.scale / run.name
     training.create(directory, run)
     _train(directory, run)
