@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from delayssm.data.prepared import load
+from delayssm.data.speech_commands import WORDS
 from delayssm.lab.run import Run, Training
 from delayssm.models import specs
 from delayssm.studies import paper
 from delayssm.studies.full_size import FullSize, Pass
 from delayssm.studies.general import TWICE, General, mini_runs
+from delayssm.studies.listening import Listening
 from delayssm.studies.samples import Samples, original_images
 from delayssm.tasks.images import SequentialMNIST
-from delayssm.tasks.signals import BIDMC
+from delayssm.tasks.signals import BIDMC, SpeechCommands
 from tests.prepared import prepare_all
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -80,3 +83,15 @@ def test_images_beside_the_original_s(tmp_path: Path) -> None:
     files = dict(Samples().files(tmp_path))
     assert set(files) == {"pathfinder.png", "path-x.png"}
     assert all(content.startswith(b"\x89PNG") for content in files.values())
+
+
+def test_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_all(tmp_path / "data", monkeypatch)
+    task = SpeechCommands(pooling="last", every=100)
+    how = Training(steps=1, batch_size=2)
+    run = Run(task=task, model=specs.DS4D(d_model=4, depth=1, d_state=2), training=how)
+    word = WORDS[load("speech-commands")["test_y"][0]]
+    study = Listening((run,), words=(word,))
+    study.run(tmp_path)
+    study.write(tmp_path, tmp_path / "out")
+    assert (tmp_path / "out" / f"{word}.png").read_bytes().startswith(b"\x89PNG")

@@ -5,6 +5,7 @@ from delayssm.studies.fft_accuracy import FFTAccuracy
 from delayssm.studies.full_size import FullSize
 from delayssm.studies.general import General
 from delayssm.studies.impulse import ImpulseResponses
+from delayssm.studies.listening import Listening
 from delayssm.studies.mechanism import Mechanism
 from delayssm.studies.phase import Phase
 from delayssm.studies.samples import Samples
@@ -24,6 +25,7 @@ def studies() -> tuple[Study, ...]:
         EfficiencyOnGPU(),
         FullSize(),
         Mechanism(),
+        Listening(),
         ImpulseResponses(),
         PaperCopy(),
         General(),

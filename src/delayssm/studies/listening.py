@@ -1,0 +1,42 @@
+"""What a causal classifier of speech thinks while it listens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from delayssm.lab import listen
+from delayssm.lab.benchmarks import mini
+from delayssm.lab.drawing import png
+from delayssm.lab.run import Run
+from delayssm.studies.study import File
+from delayssm.studies.trained import Trained
+
+
+def mini_run() -> tuple[Run, ...]:
+    """One of those of the general benchmarks."""
+    return (mini("sc-ar", "ds4d"),)
+
+
+@dataclass(frozen=True)
+class Listening(Trained):
+    """The first test clip of some words, heard in pieces of a sixteenth of a second."""
+
+    name = "listening"
+    title = "A word, and what DS4D takes it for while it is spoken (SC (AR), mini scale)"
+
+    runs: tuple[Run, ...] = field(default_factory=mini_run)
+    root: str = "general"
+    words: tuple[str, ...] = ("left", "stop", "yes")
+
+    def files(self, work: Path) -> Iterable[File]:
+        for word in self.words:
+            listener = listen.Listener(work / self.root / self.runs[0].name)
+            data = listener.task.prepared()
+            clip = data["test_x"][np.flatnonzero(data["test_y"] == listener.task.words.index(word))[0]]
+            heard = torch.cat([listener.hear(chunk) for chunk in listen.chunks(clip, 1000)])
+            yield f"{word}.png", png(listen.figure(clip, heard.numpy(), listener.task.words))
