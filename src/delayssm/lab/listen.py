@@ -32,7 +32,7 @@ class Listener:
     @torch.no_grad()
     def hear(self, samples: NDArray[np.int16]) -> Tensor:
         """The probability of each word after each time of a chunk of 16-bit samples at 16 kHz, (times, words)."""
-        heard = torch.cat([self._waiting, torch.from_numpy(samples)])
+        heard = torch.cat([self._waiting, torch.tensor(samples)])
         whole = len(heard) // self.task.every * self.task.every
         self._waiting = heard[whole:]  # less than one time of the model
         answers, self._state = self.model.stream(self.task.hear(heard[None, :whole]), self._state)
