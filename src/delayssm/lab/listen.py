@@ -15,6 +15,7 @@ from torch import Tensor
 from delayssm.lab.drawing import panels
 from delayssm.lab.evaluate import load_model
 from delayssm.models.pooled import PooledModel
+from delayssm.models.specs import StateSpace
 from delayssm.tasks.signals import SpeechCommands
 
 
@@ -23,7 +24,8 @@ class Listener:
 
     def __init__(self, directory: Path) -> None:
         model, run = load_model(directory)
-        if not isinstance(run.task, SpeechCommands) or not isinstance(model, PooledModel) or run.model.bidirectional:  # type: ignore[union-attr]
+        causal = isinstance(run.model, StateSpace) and not run.model.bidirectional
+        if not (causal and isinstance(run.task, SpeechCommands) and isinstance(model, PooledModel)):
             raise ValueError(f"{directory} is no run that can listen; train one with: delayssm train sc-ar ds4d")
         self.model, self.task = model, run.task
         self._state = model.init_state(1)
