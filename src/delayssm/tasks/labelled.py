@@ -117,7 +117,7 @@ class Labelled(ABC):
         rows, numbers = _rows(self, split, root()), np.asarray(indices, np.int64)
         if split is Split.TRAIN:
             epochs, places = np.divmod(numbers, len(rows))
-            orders = {epoch: _order(len(rows), seed, int(epoch)) for epoch in set(epochs.tolist())}
+            orders = {epoch: _shuffled(len(rows), seed, epoch) for epoch in set(epochs.tolist())}
             numbers = np.array([orders[e][p] for e, p in zip(epochs.tolist(), places.tolist(), strict=True)])
         return self.take(split, rows[numbers])
 
@@ -140,22 +140,22 @@ def _prepared(name: str, place: Path) -> Prepared:
 def _rows(task: Labelled, split: Split, place: Path) -> Numbers:
     rows = task.split(split)
     if split is not Split.TRAIN:  # so that the first few are a fair sample of all
-        rows = rows[_order(len(rows), 0, 0)]
+        rows = rows[_shuffled(len(rows), 0, 0)]
     if not len(rows):
         raise ValueError(f"{task.label}: there are no {split.name.lower()} samples in the data that are prepared here")
     return rows
 
 
 @lru_cache(maxsize=4)
-def _order(count: int, seed: int, epoch: int) -> Numbers:
-    return np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)
+def _shuffled(count: int, *key: int) -> Numbers:
+    """Numbers below count, in an order for each key, which are two numbers."""
+    return np.random.Generator(np.random.Philox(key=key)).permutation(count)
 
 
-def shares(count: int, *parts: float, seed: int = 0) -> list[Numbers]:
+def shares(count: int, *parts: float) -> list[Numbers]:
     """Numbers below count, shuffled and cut into parts of these shares; the last takes what is left."""
-    order = np.random.Generator(np.random.Philox(key=[seed, count])).permutation(count)
     ends = np.rint(np.cumsum(parts[:-1]) * count).astype(np.int64)
-    return np.split(order, ends)
+    return np.split(_shuffled(count, 0, count), ends)
 
 
 def padded(

@@ -17,8 +17,6 @@ from delayssm.models.pooled import Pooling
 from delayssm.tasks.labelled import Classified, Labelled, Numbers, shares
 from delayssm.tasks.task import Metric, Score, Split
 
-_PARTS = {Split.TRAIN: "train", Split.VALIDATION: "validation", Split.TEST: "test"}
-
 
 def thinned(x: Tensor, every: int) -> Tensor:
     """(B, L, F) -> (B, L // every, F): means of `every` samples after one another."""
@@ -68,7 +66,7 @@ class SpeechCommands(Labelled):
         return self._y(split)
 
     def take(self, split: Split, rows: Numbers) -> Classified:
-        x = self.hear(torch.from_numpy(self.prepared()[f"{_PARTS[split]}_x"][rows]))
+        x = self.hear(torch.from_numpy(self.prepared()[f"{split.name.lower()}_x"][rows]))
         return Classified(x, None, torch.from_numpy(self._y(split)[rows]).long())
 
     def hear(self, samples: Tensor) -> Float[Tensor, "B L 1"]:
@@ -82,7 +80,7 @@ class SpeechCommands(Labelled):
                 f"this task has the words {', '.join(self.words)}, but prepared here are "
                 f"{', '.join(data.about['words'])}; set words to these, or prepare the others"
             )
-        return data[f"{_PARTS[split]}_y"]
+        return data[f"{split.name.lower()}_y"]
 
 
 @dataclass(frozen=True)

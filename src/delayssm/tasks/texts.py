@@ -19,7 +19,6 @@ from delayssm.tasks.task import Score, Split, classified
 
 #: Closes every sequence.
 END = 2
-_PARTS = {Split.TRAIN: "train", Split.VALIDATION: "validation", Split.TEST: "test"}
 
 
 class Written(Labelled):
@@ -32,7 +31,7 @@ class Written(Labelled):
 
     def part(self, split: Split) -> str:
         """What arrays of a split are called."""
-        return _PARTS[split]
+        return split.name.lower()
 
     def split(self, split: Split) -> Numbers:
         return np.arange(len(self.prepared()[f"{self.part(split)}_y"]))
