@@ -42,7 +42,7 @@ class Training:
         clip: largest norm of the gradient; None: any.
         precision: "no" is float32; "bf16" is mixed.
         rows_at_once: samples that one process pushes through the model together; gradients of the parts of its share of
-            the batch are added up. None: all at once.
+            the batch are added up. None: all at once. Batch norm sees each part by itself.
         evaluate_every: steps between evaluations; the last step is always followed by one.
         checkpoint_every: steps between checkpoints to resume from.
         validation_size: samples to evaluate on, if there are as many; None: all.

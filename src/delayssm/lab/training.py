@@ -30,6 +30,7 @@ from delayssm.lab.evaluate import initial_model
 from delayssm.lab.interrupt import Interrupted, Interruption
 from delayssm.lab.run import Run, load
 from delayssm.lab.run import save as save_run
+from delayssm.layers.norms import BatchNorm
 from delayssm.layers.optim import param_groups
 from delayssm.runtime import Device, best_device, describe, keep_freed_memory
 from delayssm.system import files
@@ -113,6 +114,8 @@ class Trainer:
                 "raise batch_size or use fewer"
             )
         model = initial_model(run)
+        if accelerator.num_processes > 1:
+            self._share_statistics(model)
         self.parameters = sum(p.numel() for p in model.parameters())
         dt_lr = self.training.lr if self.training.dt_lr is None else self.training.dt_lr
         groups = param_groups(model, self.training.lr, dt_lr, self.training.weight_decay, self.training.dynamics_lr)
@@ -127,6 +130,18 @@ class Trainer:
         # What was measured after the checkpoint is about to be measured again.
         self.metrics = [entry for entry in read_metrics(directory) if entry["step"] <= self.progress.step]
         self.validation = self.metrics[-1][self.metric.value] if self.metrics else None
+
+    def _share_statistics(self, model: nn.Module) -> None:
+        """Let batch norms see the whole batch, so that nothing depends on the number of processes."""
+        norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+        batch, processes = self.training.batch_size, self.accelerator.num_processes
+        if norms and batch % processes:
+            raise ValueError(
+                f"with batch norm, all processes must have equally many samples: a batch of {batch} cannot be shared "
+                f"by {processes}; make it a multiple of that"
+            )
+        for norm in norms:
+            norm.everywhere = True
 
     def finish(self) -> Summary:
         """Train to the end."""

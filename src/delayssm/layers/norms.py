@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -11,14 +12,44 @@ Norm = Literal["layer", "batch"]
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over rows and times of (B, L, H); padded positions neither count nor change."""
+    """Batch norm over rows and times of (B, L, H); padded positions neither count nor change.
+
+    Where `everywhere` is set, a batch is what all processes have together, and all must call it at the same time.
+    """
+
+    everywhere: bool = False
 
     def forward(self, x: Float[Tensor, "B L H"], lengths: Tensor | None = None) -> Float[Tensor, "B L H"]:
         """Normalise each channel."""
         if lengths is None or not self.training:
-            return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
+            return self._normalise(x.reshape(-1, x.shape[-1])).view_as(x)
         valid = ~padding(lengths, x.shape[1]).squeeze(-1)
-        return x.masked_scatter(valid.unsqueeze(-1), super().forward(x[valid]))
+        return x.masked_scatter(valid.unsqueeze(-1), self._normalise(x[valid]))
+
+    def _normalise(self, x: Float[Tensor, "P H"]) -> Float[Tensor, "P H"]:
+        if not (self.training and self.everywhere):
+            return super().forward(x)
+        count = _total(x.new_tensor(float(len(x))))
+        mean = _total(x.sum(0)) / count
+        variance = _total((x - mean).square().sum(0)) / count  # after the mean, so nothing cancels
+        with torch.no_grad():
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            assert self.num_batches_tracked is not None
+            assert self.momentum is not None
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+            self.num_batches_tracked.add_(1)
+        y: Tensor = (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+        return y
+
+
+def _total(x: Tensor) -> Tensor:
+    """Over all processes, gradients included."""
+    from torch.distributed.nn.functional import all_reduce  # not in every build of torch
+
+    total: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
+    return total
 
 
 def make_norm(norm: Norm, width: int) -> nn.LayerNorm | BatchNorm:
