@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from delayssm.lab import benchmarks
 from delayssm.lab.run import AnyTask, Run, load
 from delayssm.lab.training import Summary, read_metrics, read_summary
 
 #: The order of columns and rows; others follow.
-TASK_ORDER = [f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")]
+TASK_ORDER = [
+    *(f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")),
+    *(task.label for task in benchmarks.TASKS.values()),
+]
 MODEL_ORDER = ["LSTM", "S4D", "Mamba", "DS4D narrow", "DS4D", "GPT-2", "Llama"]
 
 

@@ -34,6 +34,8 @@ def curves(results: Results) -> Figure:
             axis.set_ylim(-0.03, 1.03)
         else:
             axis.set_yscale("log")
+            for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                which("{x:g}")
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
