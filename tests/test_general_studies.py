@@ -8,6 +8,8 @@ import pytest
 
 from delayssm.data.prepared import load
 from delayssm.data.speech_commands import WORDS
+from delayssm.lab import training
+from delayssm.lab.display import Silent
 from delayssm.lab.run import Run, Training
 from delayssm.models import specs
 from delayssm.studies import paper
@@ -15,8 +17,10 @@ from delayssm.studies.full_size import FullSize, Pass
 from delayssm.studies.general import TWICE, General, mini_runs
 from delayssm.studies.listening import Listening
 from delayssm.studies.samples import Samples, original_images
+from delayssm.studies.trained import Trained
 from delayssm.tasks.images import SequentialMNIST
 from delayssm.tasks.signals import BIDMC, SpeechCommands
+from tests.lab import create
 from tests.prepared import prepare_all
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -25,16 +29,22 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def _runs() -> tuple[Run, ...]:
     how = Training(steps=2, batch_size=4, evaluate_every=1)
     sizes = {"d_model": 4, "depth": 1, "d_state": 2}
-    models = specs.DS4D(**sizes), specs.S4D(**sizes)  # type: ignore[arg-type]
-    mnist = [Run(task=SequentialMNIST(), model=model, training=how) for model in models]
-    heart = [Run(task=BIDMC("HR", every=50), model=model, training=how, seed=s) for model in models for s in (0, 1)]
-    return (*mnist, *heart)
+    ds4d, s4d = specs.DS4D(**sizes), specs.S4D(**sizes)  # type: ignore[arg-type]
+    heart = [Run(task=BIDMC("HR", every=50), model=ds4d, training=how, seed=seed) for seed in (0, 1)]
+    return (Run(task=SequentialMNIST(), model=s4d, training=how), *heart)
+
+
+def _train(study: Trained, work: Path) -> None:
+    """As `study.run` would, but in this process."""
+    for run in study.runs:
+        training.train(create(work / study.root / run.name, run), Silent())
+    study.run(work)  # nothing is left to do
 
 
 def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_all(tmp_path / "data", monkeypatch)
     study, work, out = General(_runs()), tmp_path / "work", tmp_path / "out"
-    study.run(work)
+    _train(study, work)
     study.write(work, out)
     assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "runs.json", "about.json"}
     records = json.loads((out / "runs.json").read_text())
@@ -49,13 +59,13 @@ def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     other = tmp_path / "other"  # a machine that has done nothing
     study.adopt(out, other)
-    assert study.progress(other) == (6, 6)
+    assert study.progress(other) == (3, 3)
     study.write(other, tmp_path / "again")
     for name in ("table.md", "runs.json"):
         assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
     changed = General(tuple(replace(run, seed=run.seed + 7) for run in _runs()))
     changed.adopt(out, tmp_path / "third")
-    assert changed.progress(tmp_path / "third") == (0, 6)
+    assert changed.progress(tmp_path / "third") == (0, 3)
 
 
 def test_what_is_planned() -> None:
@@ -92,6 +102,6 @@ def test_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(task=task, model=specs.DS4D(d_model=4, depth=1, d_state=2), training=how)
     word = WORDS[load("speech-commands")["test_y"][0]]
     study = Listening((run,), words=(word,))
-    study.run(tmp_path)
+    _train(study, tmp_path)
     study.write(tmp_path, tmp_path / "out")
     assert (tmp_path / "out" / f"{word}.png").read_bytes().startswith(b"\x89PNG")
