@@ -7,7 +7,7 @@ from benchmarks import measure
 from delayssm.data.generate.listops import ListOps
 from delayssm.data.generate.pathfinder import pathfinder
 
-#: Seconds per sample of the originals, on one core of another machine of about this speed.
+#: Seconds per sample of the originals, on one core: seen elsewhere, not measured in this run.
 ORIGINAL = {"Pathfinder, 32 x 32": 0.4, "Path-X, 128 x 128": 4.2, "ListOps": 8 * 60 / 100_000}
 
 
