@@ -220,7 +220,7 @@ for part in (6, 12):  # to the middle, and from its checkpoint to the end
     while trainer.progress.step < part:
         trainer.step()
     trainer.save()
-    torch.distributed.barrier()
+    training.part()
 """
 
 

@@ -8,6 +8,7 @@ resumed ends with the same bits as one that was not.
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import time
@@ -21,7 +22,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from filelock import FileLock, Timeout
-from torch import nn
+from torch import distributed, nn
 
 from delayssm.lab import checkpoint
 from delayssm.lab.checkpoint import Progress
@@ -83,6 +84,24 @@ def make_accelerator(run: Run, device: Device | None = None) -> Accelerator:
     AcceleratorState._reset_state()
     # Said explicitly, because without a GPU accelerate would let several processes each train alone.
     return Accelerator(mixed_precision=run.training.precision, cpu=(device or best_device()) == "cpu")
+
+
+_last_word: list[distributed.Work] = []
+
+
+def part() -> None:
+    """The last thing the processes of a run do together, unless they train another one.
+
+    The threads that carry what processes say to each other drop it a little later. What they drop can be Python's, and
+    if Python is ending by then, they abort the process. So the last word is kept here, and is not theirs to drop.
+    """
+    if not distributed.is_initialized():
+        return
+    if not _last_word:
+        atexit.register(distributed.destroy_process_group)
+    word = distributed.barrier(async_op=True)
+    word.wait()
+    _last_word[:] = [word]
 
 
 def read_summary(directory: Path) -> Summary | None:
@@ -160,8 +179,11 @@ class Trainer:
                 if step % self.training.checkpoint_every == 0 or self._done() or interrupted:
                     self.save()
                 if interrupted and not self._done():
+                    part()
                     raise Interrupted(f"stopped after step {step} of {self.steps}")
-        return self._summarise()
+        summary = self._summarise()
+        part()
+        return summary
 
     def step(self) -> None:
         """One optimiser step on the next batch: every process takes its rows, a few at once."""
