@@ -173,3 +173,19 @@ def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:
     code, _, errors = here("eval", tmp_path)
     assert code == 1
     assert "there is no file" in errors
+
+
+def test_reproduce(tmp_path: Path, here: Here) -> None:
+    code, out, errors = here("reproduce", "phase", "--out", tmp_path / "o", "--work", tmp_path / "w")
+    assert code == 0, errors
+    assert (tmp_path / "o" / "phase" / "phase.png").exists()
+    assert str(tmp_path / "o" / "phase") in out
+    code, out, _ = here("reproduce", "--list", "--out", tmp_path / "o", "--work", tmp_path / "w")
+    assert code == 0
+    assert "0 of 20" in out
+    code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
+    assert code == 1
+    assert "nothing of synthetic is done" in errors
+    code, _, errors = here("reproduce", "everything")
+    assert code == 1
+    assert "there is no study everything; there are phase" in errors

@@ -71,7 +71,8 @@ def test_gradients(backend: str, lengths: list[int], position: list[int]) -> Non
         return _scan([lam, mu, b, c, k, alpha], x, n, p, layout, h, feedback)
 
     inputs = [t.clone().requires_grad_() for t in (lam, mu, b, c, alpha, x, h, feedback)]
-    assert torch.autograd.gradcheck(function, inputs)
+    # The eager loop is slow, so only random directions are tried for it. It is also what the fused one is compared to.
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=backend == "eager")
 
 
 def test_operator_registrations() -> None:
