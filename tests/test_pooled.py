@@ -180,7 +180,8 @@ def test_only_causal_runs_can_listen(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_picture_of_what_was_heard() -> None:
     probabilities = np.random.default_rng(0).dirichlet(np.ones(35), 20).astype(np.float32)
     figure = listen.figure(np.zeros(16000, np.int16), probabilities, SpeechCommands().words)
-    waveform, lines = figure.axes
-    assert len(lines.lines) == 35
-    assert len(lines.get_legend().texts) == 4
-    assert waveform.get_xlim() == (0, 1)
+    waveform, rows, _ = figure.axes
+    assert np.array_equal(rows.images[0].get_array(), probabilities.T)
+    assert [label.get_text() for label in rows.get_yticklabels()] == list(SpeechCommands().words)
+    assert SpeechCommands().words[probabilities[-1].argmax()] in rows.get_title(loc="right")
+    assert waveform.get_xlim() == rows.get_xlim() == (0, 1)

@@ -67,25 +67,18 @@ def chunks(samples: NDArray[np.int16], size: int) -> Iterator[NDArray[np.int16]]
 
 
 def figure(samples: NDArray[np.int16], probabilities: NDArray[np.float32], words: tuple[str, ...]) -> Figure:
-    """Running probabilities, (times, words), below the waveform; the likeliest words have names."""
+    """Running probabilities, (times, words), below the waveform: a row for each word, dark where it is likely."""
     drawn, (wave_axis, axis) = panels(2, width=9, height=2.6, columns=1)
     seconds = len(samples) / SpeechCommands.rate
     wave_axis.plot(np.arange(len(samples)) / SpeechCommands.rate, samples / 2**15, color="#555555", linewidth=0.5)
     wave_axis.set_ylabel("waveform")
-    times = (np.arange(len(probabilities)) + 1) * seconds / max(1, len(probabilities))
-    likeliest = np.argsort(-probabilities.max(0))[: len(_STYLES)]
-    for word, p in enumerate(probabilities.T):
-        if word not in likeliest:
-            axis.plot(times, p, color="#cccccc", linewidth=0.8)
-    for word, (color, style) in zip(likeliest, _STYLES, strict=False):
-        axis.plot(times, probabilities[:, word], color=color, linestyle=style, linewidth=1.8, label=words[word])
-    axis.set_ylim(-0.03, 1.03)
-    axis.set_ylabel("probability")
+    wave_axis.set_xlim(0, seconds)
+    extent = (0, seconds, len(words) - 0.5, -0.5)
+    rows = axis.imshow(probabilities.T, "Blues", vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="nearest")
+    final = int(probabilities[-1].argmax())
+    axis.set_yticks(range(len(words)), words, fontsize=9 if len(words) <= 12 else 4)
+    axis.get_yticklabels()[final].set_fontweight("bold")
+    axis.set_title(f"at the end: {words[final]}, {probabilities[-1, final]:.2f}", loc="right", fontsize=10)
     axis.set_xlabel("seconds")
-    axis.legend(loc="upper left", frameon=False, ncols=len(_STYLES))
-    for each in (wave_axis, axis):
-        each.set_xlim(0, seconds)
+    drawn.colorbar(rows, ax=axis, label="probability")
     return drawn
-
-
-_STYLES = [("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":")]
