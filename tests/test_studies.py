@@ -247,7 +247,7 @@ def test_efficiency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(self: Efficiency, point: speed.Point, work: Path) -> dict[str, float]:
         if point == study.points()[0]:
             return in_a_process_of_its_own(self, point, work)
-        return point.measure()  # which takes a hundredth of the time
+        return point.measure()  # without loading torch again
 
     in_a_process_of_its_own = Efficiency.measure
     monkeypatch.setattr(Efficiency, "measure", measured)

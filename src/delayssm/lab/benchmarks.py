@@ -196,8 +196,8 @@ def mini(name: BenchmarkName, model: Literal["ds4d", "s4d"]) -> Run:
         Pathfinder  20 x 20 pixels, paths of 3 dashes and 2 distractors of 1, instead of 32 x 32, 14, and 5 of 4
         Path-X      paths of 6 dashes, the easiest level, instead of 14; 500 steps of 4
 
-    These settings were found in a few trials, of DS4D and for SC of both. S4D has them as they are, with the small rates
-    of its recipes for step sizes and dynamics.
+    These settings were found in a few trials, of DS4D and for SC of both. S4D has them as they are, with the small
+    rates of its recipes for step sizes and dynamics.
     """
     small, row = MINI[name], TABLE[name]
     spec = replace(_ds4d(name, row), d_model=small.width, depth=4, d_state=32, dropout=0.0)

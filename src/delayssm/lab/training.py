@@ -95,13 +95,22 @@ def part() -> None:
     The threads that carry what processes say to each other drop it a little later. What they drop can be Python's, and
     if Python is ending by then, they abort the process. So the last word is kept here, and is not theirs to drop.
     """
-    if not distributed.is_initialized():
+    if not _together():
         return
     if not _last_word:
-        atexit.register(distributed.destroy_process_group)
+        atexit.register(_leave)
     word = distributed.barrier(async_op=True)
     word.wait()
     _last_word[:] = [word]
+
+
+def _together() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _leave() -> None:
+    if _together():  # a script may have ended it itself
+        distributed.destroy_process_group()
 
 
 def read_summary(directory: Path) -> Summary | None:
