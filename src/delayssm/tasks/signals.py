@@ -33,7 +33,7 @@ class SpeechCommands(Labelled):
 
     Args:
         words: that there are, in this order.
-        pooling: "mean", or "last" for an answer that can be given while listening.
+        pooling: what a model answers from, the "mean" over all times or the "last" one.
         every: means of this many samples are what a model hears.
     """
 
