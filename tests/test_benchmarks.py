@@ -11,6 +11,8 @@ import torch
 
 from delayssm.data.errors import DataError
 from delayssm.data.prepared import load
+from delayssm.data.speech_commands import WORDS
+from delayssm.data.writer import Writer
 from delayssm.lab import benchmarks, checkpoint, training
 from delayssm.lab.benchmarks import BENCHMARKS, ORIGINAL_WIDTHS, TABLE, TASKS, BenchmarkName, mini, paper
 from delayssm.lab.display import Silent
@@ -190,9 +192,42 @@ def test_guessing() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_other_words_than_the_task_has_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"has the words yes, no, but prepared here are backward"):
-        SpeechCommands(words=("yes", "no")).batch(0, Split.TRAIN, [0])
+def test_some_words_of_many() -> None:
+    """Clips of other words are left out, and those that stay are numbered in the order of the task."""
+    data = load("speech-commands")
+    parts = [[WORDS[y] for y in data[f"{split}_y"]] for split in ("train", "validation", "test")]
+    words = tuple(sorted({word for part in parts for word in part[:2]}, reverse=True))
+    task = SpeechCommands(words=words)
+    for split, said in zip(Split, parts, strict=True):
+        clips, rows = data[f"{split.name.lower()}_x"], task.split(split)
+        assert rows.tolist() == [row for row, word in enumerate(said) if word in words]
+        assert [words[y] for y in task.targets(split)] == [said[row] for row in rows]
+        batch = task.take(split, rows)
+        assert [words[y] for y in batch.targets] == [said[row] for row in rows]
+        assert batch.x.equal(task.hear(torch.from_numpy(clips[rows])))
+    everything = SpeechCommands(words=WORDS)
+    assert everything.split(Split.TRAIN).tolist() == list(range(6))
+    assert everything.targets(Split.TRAIN).tolist() == data["train_y"].tolist()
+
+
+@pytest.mark.usefixtures("data")
+def test_words_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"has the words yes, maybe, but prepared here are backward, .*prepare maybe"):
+        SpeechCommands(words=("yes", "maybe")).batch(0, Split.TRAIN, [0])
+
+
+@pytest.mark.parametrize(("name", "task"), [("imdb", Text()), ("aan", Retrieval())])
+def test_more_characters_than_a_model_knows_are_refused(
+    name: str, task: Text | Retrieval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELAYSSM_DATA", str(tmp_path))
+    characters = task.vocab_size + 1
+    with Writer(name) as writer:
+        writer.put("train_y", np.zeros(20, np.uint8))
+        writer.about(title="", origin="", missing=[], counts={}, characters=["x"] * characters)
+    with pytest.raises(ValueError, match=f"have {characters} tokens, .* set vocab_size to {characters}"):
+        task.size(Split.TRAIN)
+    assert replace(task, vocab_size=characters).size(Split.TRAIN) > 0
 
 
 def test_data_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

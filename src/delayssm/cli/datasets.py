@@ -99,7 +99,7 @@ def _is_prepared(dataset: DataSet) -> bool:
 
 def _here(dataset: DataSet) -> str:
     if not _is_prepared(dataset):
-        return "no"
+        return "no\n[dim]can be generated[/]" if dataset.generated else "no"
     try:
         about = prepared.load(dataset.name).about
     except DataError as error:

@@ -154,6 +154,11 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+    return from_json(content, path)
+
+
+def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
+    """The run and the environment that a file describes, from its content. What is not said has its default."""
     try:
         return _CONVERTER.structure(content["run"], Run), dict(content["environment"])
     except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError) as error:

@@ -64,7 +64,9 @@ class PooledModel(Streaming[PooledState]):
         backbone: blocks of any kind.
         outputs: numbers in an answer; None for no head: the answer is what was pooled.
         pooling: "mean" over the valid times, or the "last" of them.
-        norm: after the backbone, "layer" or "batch"; None where its last block ends with one.
+        norm: after the backbone, "layer" or "batch"; None where its last block ends with one. Batch norm before a mean
+            over equally long sequences has a price: in training, the answers to a batch then have the same mean
+            whatever is in it, which numbers to regress have not.
     """
 
     def __init__(

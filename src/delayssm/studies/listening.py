@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from delayssm.lab import listen
@@ -16,6 +15,7 @@ from delayssm.lab.run import Run
 from delayssm.models.specs import DS4D
 from delayssm.studies.study import File
 from delayssm.studies.trained import Trained
+from delayssm.tasks.task import Split
 
 
 def mini_run() -> tuple[Run, ...]:
@@ -43,7 +43,8 @@ class Listening(Trained):
     def files(self, work: Path) -> Iterable[File]:
         for word in self.words:
             listener = listen.Listener(work / self.root / self.runs[0].name)
-            data = listener.task.prepared()
-            clip = data["test_x"][np.flatnonzero(data["test_y"] == listener.task.words.index(word))[0]]
+            task = listener.task
+            clips = task.split(Split.TEST)[task.targets(Split.TEST) == task.words.index(word)]
+            clip = task.prepared()["test_x"][clips[0]]
             heard = torch.cat([listener.hear(chunk) for chunk in listen.chunks(clip, 1000)])
             yield f"{word}.png", png(listen.figure(clip, heard.numpy(), listener.task.words))

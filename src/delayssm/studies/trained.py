@@ -10,7 +10,7 @@ from pathlib import Path
 from delayssm.lab import training
 from delayssm.lab.presets import TASKS, ModelName, preset
 from delayssm.lab.report.collect import Results, collect
-from delayssm.lab.run import Run, to_json
+from delayssm.lab.run import Run, from_json, save
 from delayssm.lab.sweep import sweep
 from delayssm.lab.training import Summary
 from delayssm.studies.study import Study
@@ -31,14 +31,11 @@ def train(runs: Sequence[Run], root: Path) -> None:
 
 def adopt(runs: Sequence[Run], path: Path, root: Path) -> None:
     """Make directories of those runs that were finished elsewhere, from the facts in a file; they have no weights."""
-    planned = {run.name: json.loads(json.dumps(to_json(run))) for run in runs}
     for facts in json.loads(path.read_text()) if path.exists() else []:
         directory = root / facts["name"]
-        wanted = planned.get(facts["name"]) == facts["run"] and not (directory / "summary.json").exists()
-        if wanted and facts["summary"]:
-            directory.mkdir(parents=True, exist_ok=True)
-            config = {"run": facts["run"], "environment": facts["environment"]}
-            files.write(directory / "config.json", json.dumps(config, indent=2).encode())
+        run, environment = from_json(facts, path)
+        if run in runs and facts["summary"] and not (directory / "summary.json").exists():
+            save(directory, run, environment)
             lines = "".join(f"{json.dumps(entry)}\n" for entry in facts["metrics"])
             files.write(directory / "metrics.jsonl", lines.encode())
             files.write(directory / "summary.json", json.dumps(facts["summary"], indent=2).encode())

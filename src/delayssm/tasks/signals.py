@@ -32,7 +32,7 @@ class SpeechCommands(Labelled):
     each time step on its own, which says where in a clip people tend to speak.
 
     Args:
-        words: that there are, in this order.
+        words: to tell apart, numbered in this order; clips of other words are left out.
         pooling: what a model answers from, the "mean" over all times or the "last" one.
         every: means of this many samples are what a model hears.
     """
@@ -60,27 +60,31 @@ class SpeechCommands(Labelled):
         return Values(1, width)
 
     def split(self, split: Split) -> Numbers:
-        return np.arange(len(self._y(split)))
+        return np.flatnonzero(self._y(split) >= 0)
 
-    def targets(self, split: Split) -> NDArray[np.uint8]:
-        return self._y(split)
+    def targets(self, split: Split) -> NDArray[np.int64]:
+        return self._y(split)[self.split(split)]
 
     def take(self, split: Split, rows: Numbers) -> Classified:
         x = self.hear(torch.from_numpy(self.prepared()[f"{split.name.lower()}_x"][rows]))
-        return Classified(x, None, torch.from_numpy(self._y(split)[rows]).long())
+        return Classified(x, None, torch.from_numpy(self._y(split)[rows]))
 
     def hear(self, samples: Tensor) -> Float[Tensor, "B L 1"]:
         """16-bit samples, (B, samples), as a model hears them."""
         return thinned(samples.float().unsqueeze(-1) / self.scale, self.every)
 
-    def _y(self, split: Split) -> NDArray[np.uint8]:
+    def _y(self, split: Split) -> NDArray[np.int64]:
+        """The number of the word of each clip that is prepared; -1 if it is none of this task's."""
         data = self.prepared()
-        if tuple(data.about["words"]) != self.words:
+        known = data.about["words"]
+        if absent := [word for word in self.words if word not in known]:
             raise ValueError(
-                f"this task has the words {', '.join(self.words)}, but prepared here are "
-                f"{', '.join(data.about['words'])}; set words to these, or prepare the others"
+                f"this task has the words {', '.join(self.words)}, but prepared here are {', '.join(known)}: prepare "
+                f"{', '.join(absent)} too, or set words to what is there"
             )
-        return data[f"{split.name.lower()}_y"]
+        numbers = np.array([self.words.index(word) if word in self.words else -1 for word in known])
+        found: NDArray[np.int64] = numbers[data[f"{split.name.lower()}_y"]]
+        return found
 
 
 @dataclass(frozen=True)

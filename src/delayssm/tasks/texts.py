@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +25,10 @@ END = 2
 class Written(Labelled):
     """Sequences of tokens; published splits."""
 
-    vocab_size: ClassVar[int]
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Tokens that a model knows."""
 
     def inputs(self, width: int) -> Tokens:
         return Tokens(self.vocab_size, width)
@@ -34,7 +38,14 @@ class Written(Labelled):
         return split.name.lower()
 
     def split(self, split: Split) -> Numbers:
-        return np.arange(len(self.prepared()[f"{self.part(split)}_y"]))
+        data = self.prepared()
+        found = len(data.about.get("characters", ()))
+        if found > self.vocab_size:
+            raise ValueError(
+                f"the texts prepared here have {found} tokens, but a model of this task knows {self.vocab_size}; "
+                f"set vocab_size to {found}"
+            )
+        return np.arange(len(data[f"{self.part(split)}_y"]))
 
     def targets(self, split: Split) -> NDArray[np.uint8]:
         return self.prepared()[f"{self.part(split)}_y"][self.split(split)]
@@ -72,16 +83,15 @@ class Text(Written):
     label: ClassVar[str] = "Text"
     data: ClassVar[str] = "imdb"
     outputs: ClassVar[int] = 2
-    vocab_size: ClassVar[int] = 134
     max_length: int = 4096
+    vocab_size: int = 134
 
     def part(self, split: Split) -> str:
         return "test" if split is Split.TEST else "train"
 
     def split(self, split: Split) -> Numbers:
-        if split is Split.TEST:
-            return super().split(split)
-        return shares(len(self.prepared()["train_y"]), 0.9, 0.1)[split]
+        rows = super().split(split)
+        return rows if split is Split.TEST else shares(len(rows), 0.9, 0.1)[split]
 
 
 @dataclass(frozen=True)
@@ -111,8 +121,8 @@ class Retrieval(Written):
     label: ClassVar[str] = "Retrieval"
     data: ClassVar[str] = "aan"
     outputs: ClassVar[int] = 2
-    vocab_size: ClassVar[int] = 98
     max_length: int = 4000
+    vocab_size: int = 98
 
     def build(self, spec: Spec) -> PairModel:
         return PairModel(self.pooled(spec, None), self.outputs)
