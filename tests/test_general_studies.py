@@ -9,10 +9,12 @@ import pytest
 from delayssm.data.prepared import load
 from delayssm.data.speech_commands import WORDS
 from delayssm.lab import training
+from delayssm.lab.benchmarks import BENCHMARKS, mini
 from delayssm.lab.display import Silent
 from delayssm.lab.run import Run, Training
 from delayssm.models import specs
 from delayssm.studies import paper
+from delayssm.studies.branch_fraction import LABEL, WIDE, BranchFraction, spaced
 from delayssm.studies.full_size import FullSize, Pass
 from delayssm.studies.general import TWICE, General, mini_runs
 from delayssm.studies.listening import Listening
@@ -66,6 +68,45 @@ def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = General(tuple(replace(run, seed=run.seed + 7) for run in _runs()))
     changed.adopt(out, tmp_path / "third")
     assert changed.progress(tmp_path / "third") == (0, 3)
+
+
+def test_branch_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that the other study has finished are not run again, on another machine either."""
+    prepare_all(tmp_path / "data", monkeypatch)
+    _, before, _ = _runs()
+    runs = before, spaced(before)
+    first, study = General((before,)), BranchFraction(runs)
+    _train(first, tmp_path / "work")
+    first.write(tmp_path / "work", tmp_path / "out" / "general")
+    other, out = tmp_path / "other", tmp_path / "out" / study.name
+    study.adopt(out, other)
+    assert study.progress(other) == (1, 2)
+    training.train(create(other / study.root / runs[1].name, runs[1]), Silent())
+    study.write(other, out)
+    head, _, row = (line.split("|")[1:-1] for line in (out / "table.md").read_text().splitlines())
+    found = dict(zip(map(str.strip, head), map(str.strip, row), strict=True))
+    errors = [f"{training.read_summary(other / study.root / run.name)['test_rmse']:.3f}" for run in runs]
+    assert found == {
+        "task": "BIDMC-HR, RMSE",
+        "S4D": "not run",
+        "DS4D": errors[0],
+        LABEL: errors[1],
+        "p of DS4D": "0.1",
+        "H/L": "0.05",  # 4 channels, 80 times
+    }
+    third = tmp_path / "third"
+    study.adopt(out, third)
+    assert study.progress(third) == (2, 2)
+
+
+def test_where_delays_are_far_apart() -> None:
+    """The study has all small runs with delays on a grid that p leaves gaps of more than 1/p in, and no others."""
+    ratios = {}
+    for name in BENCHMARKS:
+        run = mini(name, "ds4d")
+        if run.model.delays is None:
+            ratios[name] = run.model.branch_fraction * run.task.max_length / run.model.d_model
+    assert {name for name, ratio in ratios.items() if ratio >= 2} - {"path-x"} == set(WIDE)
 
 
 def test_what_is_planned() -> None:

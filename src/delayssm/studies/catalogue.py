@@ -1,5 +1,6 @@
 """All studies."""
 
+from delayssm.studies.branch_fraction import BranchFraction
 from delayssm.studies.efficiency import Efficiency, EfficiencyOnGPU
 from delayssm.studies.fft_accuracy import FFTAccuracy
 from delayssm.studies.full_size import FullSize
@@ -29,5 +30,6 @@ def studies() -> tuple[Study, ...]:
         ImpulseResponses(),
         PaperCopy(),
         General(),
+        BranchFraction(),
         Synthetic(),
     )

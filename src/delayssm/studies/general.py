@@ -47,8 +47,7 @@ class General(Trained):
     def files(self, work: Path) -> Iterable[File]:
         results = self.found(work)
         yield "table.md", comparison(results).encode()
-        yield "curves.png", png(figures.curves(results))
-        yield "runs.json", json.dumps([facts(record) for record in results.records], indent=1).encode()
+        yield from evidence(results)
 
 
 def comparison(results: Results) -> str:
@@ -56,19 +55,29 @@ def comparison(results: Results) -> str:
     head = ["task", "without looking", "S4D, mini", "DS4D, mini", "S4D, paper, full scale", "DS4D, paper, full scale"]
     rows = []
     for label, task in results.tasks.items():
-        mine = [_words(task, results.cells.get((label, model))) for model in ("S4D", "DS4D")]
-        unit = "%" if task.metric is Metric.ACCURACY else "RMSE"
-        rows.append([f"{label}, {unit}", _shown(task, task.guess()), *mine, *paper.GENERAL[label]])
+        mine = [tested(task, results.cells.get((label, model))) for model in ("S4D", "DS4D")]
+        rows.append([heading(task), _shown(task, task.guess()), *mine, *paper.GENERAL[label]])
     return tables.markdown(head, rows)
 
 
-def _words(task: AnyTask, cell: Cell | None) -> str:
+def heading(task: AnyTask) -> str:
+    """Of a row: the task, and what is counted."""
+    return f"{task.label}, {'%' if task.metric is Metric.ACCURACY else 'RMSE'}"
+
+
+def tested(task: AnyTask, cell: Cell | None) -> str:
     """The mean over seeds on test samples, and the standard deviation where there are several."""
     if cell is None:
         return "not run"
     values = [record.summary[f"test_{task.metric.value}"] for record in cell.records if record.summary is not None]
     spread = f" ± {_shown(task, statistics.stdev(values))}" if len(values) > 1 else ""
     return f"{_shown(task, statistics.fmean(values))}{spread}"
+
+
+def evidence(results: Results) -> Iterable[File]:
+    """Learning curves, and all there is to know of the runs but their weights."""
+    yield "curves.png", png(figures.curves(results))
+    yield "runs.json", json.dumps([facts(record) for record in results.records], indent=1).encode()
 
 
 def _shown(task: AnyTask, value: float) -> str:
