@@ -58,6 +58,7 @@ def step_of(name: str, batch: int, length: int) -> tuple[Callable[[Tensor], Tens
     return model.decoder(state), state.nbytes
 
 
+@torch.no_grad()
 def run(name: str, batch: int, length: int, count: int) -> dict[str, float]:
     """Time `count` tokens of one model in this process."""
     step, nbytes = step_of(name, batch, length)
