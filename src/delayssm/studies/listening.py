@@ -47,4 +47,4 @@ class Listening(Trained):
             clips = task.split(Split.TEST)[task.targets(Split.TEST) == task.words.index(word)]
             clip = task.prepared()["test_x"][clips[0]]
             heard = torch.cat([listener.hear(chunk) for chunk in listen.chunks(clip, 1000)])
-            yield f"{word}.png", png(listen.figure(clip, heard.numpy(), listener.task.words))
+            yield f"{word}.png", png(listen.figure(clip, heard.numpy(), task.words))
