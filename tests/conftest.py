@@ -6,6 +6,7 @@ would hide from the tests.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -51,3 +52,12 @@ def one_thread() -> Iterator[None]:
     yield
     torch.set_num_threads(before[0])
     numba.set_num_threads(before[1])
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where every data set is prepared, with a few dozen samples of noise."""
+    from tests.prepared import prepare_all  # after the hook above
+
+    prepare_all(tmp_path / "data", monkeypatch)
+    return tmp_path / "data"

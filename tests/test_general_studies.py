@@ -23,7 +23,6 @@ from delayssm.studies.trained import Trained
 from delayssm.tasks.images import SequentialMNIST
 from delayssm.tasks.signals import BIDMC, SpeechCommands
 from tests.lab import create
-from tests.prepared import prepare_all
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,8 +42,8 @@ def _train(study: Trained, work: Path) -> None:
     study.run(work)  # nothing is left to do
 
 
-def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_all(tmp_path / "data", monkeypatch)
+@pytest.mark.usefixtures("data")
+def test_general(tmp_path: Path) -> None:
     study, work, out = General(_runs()), tmp_path / "work", tmp_path / "out"
     _train(study, work)
     study.write(work, out)
@@ -70,9 +69,9 @@ def test_general(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert changed.progress(tmp_path / "third") == (0, 3)
 
 
-def test_branch_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("data")
+def test_branch_fraction(tmp_path: Path) -> None:
     """Runs that the other study has finished are not run again, on another machine either."""
-    prepare_all(tmp_path / "data", monkeypatch)
     _, before, _ = _runs()
     runs = before, spaced(before)
     first, study = General((before,)), BranchFraction(runs)
@@ -136,8 +135,8 @@ def test_images_beside_the_original_s(tmp_path: Path) -> None:
     assert all(content.startswith(b"\x89PNG") for content in files.values())
 
 
-def test_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_all(tmp_path / "data", monkeypatch)
+@pytest.mark.usefixtures("data")
+def test_listening(tmp_path: Path) -> None:
     task = SpeechCommands(pooling="last", every=100)
     how = Training(steps=1, batch_size=2)
     run = Run(task=task, model=specs.DS4D(d_model=4, depth=1, d_state=2), training=how)
