@@ -99,7 +99,7 @@ def test_branch_fraction(tmp_path: Path) -> None:
 
 
 def test_where_delays_are_far_apart() -> None:
-    """The study has all small runs with delays on a grid that p leaves gaps of more than 1/p in, and no others."""
+    """The study has all small runs with delays on a grid of at least 2/p steps, but for Path-X, and no others."""
     ratios = {}
     for name in BENCHMARKS:
         run = mini(name, "ds4d")
@@ -145,3 +145,5 @@ def test_listening(tmp_path: Path) -> None:
     _train(study, tmp_path)
     study.write(tmp_path, tmp_path / "out")
     assert (tmp_path / "out" / f"{word}.png").read_bytes().startswith(b"\x89PNG")
+    (record,) = json.loads((tmp_path / "out" / "runs.json").read_text())
+    assert record["summary"] == training.read_summary(tmp_path / study.root / run.name)

@@ -167,8 +167,8 @@ def test_recordings_that_cannot_be_heard(tmp_path: Path, run: Path) -> None:
         next(listen.chunks(np.zeros(3, np.int16), 0))
 
 
-def test_only_causal_runs_can_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_all(tmp_path / "data", monkeypatch)
+@pytest.mark.usefixtures("data")
+def test_only_causal_runs_can_listen(tmp_path: Path) -> None:
     spec = specs.S4D(d_model=4, depth=1, d_state=2, bidirectional=True)
     how = Training(steps=1, batch_size=2)
     directory = create(tmp_path / "run", Run(task=SpeechCommands(every=500), model=spec, training=how))

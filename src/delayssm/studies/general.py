@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -77,7 +76,7 @@ def tested(task: AnyTask, cell: Cell | None) -> str:
 def evidence(results: Results) -> Iterable[File]:
     """Learning curves, and all there is to know of the runs but their weights."""
     yield "curves.png", png(figures.curves(results))
-    yield "runs.json", json.dumps([facts(record) for record in results.records], indent=1).encode()
+    yield "runs.json", facts(results)
 
 
 def _shown(task: AnyTask, value: float) -> str:

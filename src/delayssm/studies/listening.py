@@ -11,6 +11,7 @@ import torch
 from delayssm.lab import listen
 from delayssm.lab.benchmarks import mini
 from delayssm.lab.drawing import png
+from delayssm.lab.report.page import facts
 from delayssm.lab.run import Run
 from delayssm.models.specs import DS4D
 from delayssm.studies.study import File
@@ -41,6 +42,7 @@ class Listening(Trained):
     words: tuple[str, ...] = ("left", "stop", "yes")
 
     def files(self, work: Path) -> Iterable[File]:
+        yield "runs.json", facts(self.found(work))
         for word in self.words:
             listener = listen.Listener(work / self.root / self.runs[0].name)
             task = listener.task

@@ -66,7 +66,7 @@ def contents(results: Results) -> dict[str, bytes]:
         **{f"{picture.name}.png": picture.png for picture in pictures},
         "accuracy.md": markdown(results).encode(),
         "accuracy.json": json.dumps(_values(results), indent=2).encode(),
-        "runs.json": json.dumps([facts(record) for record in results.records], indent=1).encode(),
+        "runs.json": facts(results),
         "index.html": _page(results, pictures, _answers(results)).encode(),
     }
 
@@ -111,8 +111,12 @@ def _values(results: Results) -> list[dict[str, object]]:
     ]
 
 
-def facts(record: Record) -> dict[str, object]:
-    """All of a run but its weights, for a file."""
+def facts(results: Results) -> bytes:
+    """All of the runs but their weights, for runs.json."""
+    return json.dumps([_facts(record) for record in results.records], indent=1).encode()
+
+
+def _facts(record: Record) -> dict[str, object]:
     return {
         "name": record.run.name,
         "run": to_json(record.run),
