@@ -1,7 +1,7 @@
 """Every table, one after another. Nothing else should run on the machine meanwhile."""
 
 from benchmarks import accuracy, generators, imports, models, streaming, training, transfer
-from delayssm.runtime import describe
+from delayssm_lab.environment import describe
 
 
 def main() -> None:

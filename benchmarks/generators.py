@@ -4,8 +4,8 @@ import os
 from itertools import islice
 
 from benchmarks import measure
-from delayssm.data.generate.listops import ListOps
-from delayssm.data.generate.pathfinder import pathfinder
+from delayssm_lab.data.generate.listops import ListOps
+from delayssm_lab.data.generate.pathfinder import pathfinder
 
 #: Seconds per sample of the originals, on one core: seen elsewhere, not measured in this run.
 ORIGINAL = {"Pathfinder, 32 x 32": 0.4, "Path-X, 128 x 128": 4.2, "ListOps": 8 * 60 / 100_000}

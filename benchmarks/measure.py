@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
-from delayssm.lab.fresh import call
-from delayssm.lab.tables import markdown
+from delayssm_lab.measure.fresh import call
+from delayssm_lab.report.tables import markdown
 
 
 def seconds(function: Callable[[], object], repeats: int, warmup: int = 2) -> float:

@@ -1,10 +1,10 @@
 """Training steps of all models at the paper's sizes, batch 64."""
 
 from benchmarks import measure
-from delayssm.lab.presets import MODELS
-from delayssm.lab.throughput import HEAD
-from delayssm.lab.throughput import measure as steps
-from delayssm.runtime import best_device
+from delayssm_lab.environment import best_device
+from delayssm_lab.measure.throughput import HEAD
+from delayssm_lab.measure.throughput import measure as steps
+from delayssm_lab.recipes.delayed import MODELS
 
 
 def main() -> None:

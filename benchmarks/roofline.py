@@ -6,8 +6,8 @@ larger of the two is the prediction. Rates are those of data sheets, which kerne
 
 from dataclasses import dataclass
 
-from delayssm.lab.tables import markdown
 from delayssm.system.kernel import EXACT, FLOAT32
+from delayssm_lab.report.tables import markdown
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks import measure
 from delayssm import DS4D, S4D, Block, Stack, TokenModel
-from delayssm.studies.dense import DenseStep
+from delayssm_lab.measure.dense import DenseStep
 
 WIDTH, N, DEPTH, VOCABULARY = 256, 64, 4, 100
 LENGTHS = [1024, 2048, 4096, 8192, 65_536]

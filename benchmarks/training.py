@@ -10,7 +10,8 @@ from torch import nn
 from benchmarks import measure
 from benchmarks.textbook import TextbookBlock
 from delayssm import DS4D, S4D, Block, Stack, param_groups
-from delayssm.runtime import keep_freed_memory, peak_memory
+from delayssm.allocator import keep_freed_memory
+from delayssm_lab.environment import peak_memory
 
 N, DEPTH = 64, 4
 CASES = [(8, 1024), (8, 4096), (32, 1024), (32, 4096)]

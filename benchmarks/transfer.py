@@ -8,9 +8,9 @@ import torch
 
 from benchmarks import measure, textbook
 from delayssm import DelaySSM, backend
-from delayssm.runtime import peak_memory
 from delayssm.system.kernel import EXACT, kernel
 from delayssm.system.parameters import Coefficients
+from delayssm_lab.environment import peak_memory
 
 H, N, L = 256, 64, 1024
 

@@ -57,7 +57,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where every data set is prepared, with a few dozen samples of noise."""
-    from tests.prepared import prepare_all  # after the hook above
+    from tests.support.prepared import prepare_all  # after the hook above
 
     prepare_all(tmp_path / "data", monkeypatch)
     return tmp_path / "data"

@@ -104,7 +104,7 @@ print(delayssm.backend(), delayssm.DelaySSM(2, 4, 8)(torch.randn(1, 9, 2)).isfin
 
 def test_memory_is_kept_where_that_is_possible() -> None:
     expected = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
-    done = _run("from delayssm.runtime import keep_freed_memory; print(keep_freed_memory())")
+    done = _run("from delayssm.allocator import keep_freed_memory; print(keep_freed_memory())")
     assert done.stdout.strip() == str(expected), done.stderr
 
 

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.system import files, tensor_file
+from delayssm.storage import files
+from delayssm.storage import tensors as tensor_file
 from delayssm.system.state import FORMAT, Streams
 
 S = TypeVar("S", bound=Streams)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from delayssm.system import tensor_file
+from delayssm.storage import tensors as tensor_file
 from delayssm.system.layout import Layout
 
 Rows = Sequence[int] | Tensor

@@ -1,1 +1,0 @@
-"""Data sets that are drawn, not downloaded."""

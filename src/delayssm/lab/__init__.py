@@ -1,1 +1,0 @@
-"""Experiments. What is here may need the `lab` extra."""

@@ -1,0 +1,1 @@
+"""Files that are complete at every moment, and tensors in files."""

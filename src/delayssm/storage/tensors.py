@@ -1,0 +1,49 @@
+"""Tensors in a file: safetensors, with what is to be known about them and a checksum."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from delayssm.storage import files
+
+
+class Damaged(ValueError):
+    """A file that is not what was once written."""
+
+
+def write(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
+    """Write tensors by name; kind says what they are and by which rules, so that nothing else is read as such."""
+    from safetensors.torch import save
+
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    files.write(path, save(tensors, {"format": kind, "digest": files.digest(tensors), **about}))
+
+
+def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What `write` wrote, or `Damaged`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise Damaged(f"{path} is damaged, or no {kind!r}: {error}") from error
+    if about.get("format") != kind:
+        raise Damaged(f"{path} is no {kind!r}, which is what can be read here: its format is {about.get('format')!r}")
+    if about.get("digest") != files.digest(tensors):
+        raise Damaged(f"{path} is damaged: its content does not match its checksum")
+    return tensors, about
+
+
+def fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], path: Path) -> None:
+    """Copy what was read into tensors of the same names and shapes."""
+    kinds = [{name: (t.shape, t.dtype) for name, t in found.items()} for found in (tensors, saved)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"{path} does not have the tensors that this model's state has")
+    with torch.no_grad():
+        for name, t in tensors.items():
+            t.copy_(saved[name])

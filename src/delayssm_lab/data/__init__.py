@@ -1,0 +1,1 @@
+"""Data sets: reading published files, generating data, and the arrays that both become."""

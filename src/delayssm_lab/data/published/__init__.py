@@ -1,0 +1,1 @@
+"""Published data sets: where they come from, and how their files are read and verified."""

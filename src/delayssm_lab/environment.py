@@ -1,0 +1,82 @@
+"""What this process runs on: devices, cores, memory, versions."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+Device = Literal["cpu", "cuda"]
+
+
+def best_device() -> Device:
+    """The GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def require_device(device: Device) -> None:
+    """Raise if there is no such device here."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "there is no CUDA GPU here that this torch can use; measure on the CPU, or install a CUDA torch"
+        )
+
+
+def available_cores() -> int:
+    """Cores that this process may run on, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def wait(device: Device) -> None:
+    """Until the device has done what it was asked to, before a look at the clock."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(device: Device = "cpu") -> int:
+    """The largest resident set of this process so far, or what it has had at most on the GPU, in bytes."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage tells on Linux includes that of the parent before the process began
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def describe() -> dict[str, str]:
+    """Versions, backend and threads: all that decides how results come about."""
+    from delayssm.backends import backend
+
+    packages = {name: _version(name) for name in ("delayssm", "torch", "numba", "numpy")}
+    return {
+        **packages,
+        "revision": revision(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "backend": backend(),
+        "threads": str(torch.get_num_threads()),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+    }
+
+
+def revision() -> str:
+    """The commit of the checkout that this code is in; "-dirty" if files have changed since."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "not a checkout"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,1 @@
+"""The models that are compared: state-space models and baselines."""

@@ -1,0 +1,62 @@
+"""What delay models are compared with. All have an embedding, a final norm, and a head of its own without bias."""
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from delayssm.backends import choice
+from delayssm.layers.inputs import Tokens
+from delayssm.layers.streaming import Positions, check_positions
+from delayssm.system.padding import take
+from delayssm_lab.models.selective_scan import compiled_scan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class LSTMModel(nn.Module):
+    """Embedding, LSTM layers, layer norm, head."""
+
+    def __init__(self, vocab_size: int, d_model: int, depth: int) -> None:
+        super().__init__()
+        self.embedding = Tokens(vocab_size, d_model)
+        self.lstm = nn.LSTM(d_model, d_model, depth, batch_first=True)
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
+        """Logits after each token, or only after those at the positions `at` of each row."""
+        check_positions(at, x)
+        y, _ = self.lstm(self.embedding(x))
+        logits: Tensor = self.head(self.norm(take(y, at)))
+        return logits
+
+
+class TransformersModel(nn.Module):
+    """A causal language model of the `transformers` library, as it is there.
+
+    Whole sequences only: padding on the left and prompts in several chunks, which its Mamba gets wrong, cannot be
+    asked for.
+    """
+
+    def __init__(self, model: "PreTrainedModel") -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
+        """Logits after each token, or only after those at the positions `at` of each row."""
+        check_positions(at, x)
+        y = self.model.base_model(input_ids=x, use_cache=False).last_hidden_state
+        logits: Tensor = self.model.get_output_embeddings()(take(y, at))
+        return logits
+
+
+class MambaModel(TransformersModel):
+    """The same for Mamba, whose scan is a compiled loop on a CPU (unless the backend is "eager")."""
+
+    def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
+        """Logits after each token, or only after those at the positions `at` of each row."""
+        with compiled_scan() if choice(x.device.type) == "numba" else nullcontext():
+            return super().forward(x, at)

@@ -1,0 +1,86 @@
+"""A selective scan for the Mamba of `transformers` where no GPU kernel runs.
+
+Without one, that library goes through the sequence token by token under autograd. The backward pass of each token then
+touches tensors as large as the whole sequence, so the time grows with the square of the length: minutes for what a
+compiled loop does in a second. It also keeps every state of every channel at every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+
+class _Scan(torch.autograd.Function):
+    """h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t, y_t = C_t . h_t. Only inputs are kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        from delayssm_lab.models import selective_numba as numba_selective
+
+        inputs = tuple(t.detach().float().contiguous() for t in inputs)
+        y = torch.empty_like(inputs[0])
+        numba_selective.forward(*(t.numpy() for t in inputs), y.numpy())
+        ctx.save_for_backward(*inputs)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor, ...]:
+        from delayssm_lab.models import selective_numba as numba_selective
+
+        u, dt, A, B, C = inputs = ctx.saved_tensors
+        g_A = A.new_zeros(len(u), *A.shape)
+        found = torch.empty_like(u), torch.empty_like(dt), g_A, torch.empty_like(B), torch.empty_like(C)
+        arrays = (t.numpy() for t in (*inputs, grad_y.float().contiguous()))
+        numba_selective.backward(*arrays, tuple(t.numpy() for t in found))
+        g_u, g_dt, _, g_B, g_C = found
+        return g_u, g_dt, g_A.sum(0), g_B, g_C
+
+
+def selective_scan(
+    u: Float[Tensor, "B D L"],
+    dt: Float[Tensor, "B D L"],
+    A: Float[Tensor, "D N"],
+    B: Float[Tensor, "B N L"],
+    C: Float[Tensor, "B N L"],
+    D: Float[Tensor, " D"] | None = None,
+    z: Float[Tensor, "B D L"] | None = None,
+    delta_bias: Float[Tensor, " D"] | None = None,
+    delta_softplus: bool = False,
+) -> Float[Tensor, "B D L"]:
+    """The scan with what stands around it: dt from its logits, the skip D, the gate z."""
+    if delta_bias is not None:
+        dt = dt + delta_bias.unsqueeze(-1)
+    if delta_softplus:
+        dt = F.softplus(dt)
+    y: Tensor = _Scan.apply(*(t.transpose(1, 2) for t in (u, dt)), A, *(t.transpose(1, 2) for t in (B, C)))  # type: ignore[no-untyped-call]
+    y = y.transpose(1, 2)
+    if D is not None:
+        y = y + u * D.unsqueeze(-1)
+    return y if z is None else y * F.silu(z)
+
+
+@contextmanager
+def compiled_scan() -> Iterator[None]:
+    """While open, the Mamba of `transformers` uses the scan above for whole sequences on a CPU."""
+    from transformers.models.mamba import modeling_mamba
+
+    theirs = modeling_mamba.mamba_selective_scan
+
+    def scan(u: Tensor, *others: Any, return_last_state: bool = False, **options: Any) -> Any:
+        if return_last_state or u.device.type != "cpu":
+            return theirs(u, *others, return_last_state=return_last_state, **options)
+        used = {name: options[name] for name in ("D", "z", "delta_bias", "delta_softplus") if name in options}
+        return selective_scan(u, *others, **used)
+
+    modeling_mamba.mamba_selective_scan = scan
+    try:
+        yield
+    finally:
+        modeling_mamba.mamba_selective_scan = theirs

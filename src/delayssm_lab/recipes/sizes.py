@@ -1,0 +1,47 @@
+"""The tables of models and their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from delayssm_lab.recipes.delayed import MODELS, Scale, TaskName, preset
+from delayssm_lab.recipes.general import BENCHMARKS, ORIGINAL_WIDTHS
+
+#: Tasks that share their models; sum and weighted sum have the same vocabulary and lengths.
+FAMILIES: dict[str, tuple[TaskName, TaskName]] = {
+    "copy": ("copy-fixed", "copy-variable"),
+    "sum, weighted sum": ("sum-fixed", "sum-variable"),
+}
+
+
+def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
+    """One for each model: tasks, model, layers, width, heads, state, parameters.
+
+    A model that differs between fixed and variable delays has a row for each.
+    """
+    for family, tasks in FAMILIES.items():
+        for model in MODELS:
+            fixed, variable = (preset(task, model, scale) for task in tasks)
+            same = fixed.model == variable.model
+            for run, delays in ((fixed, ""),) if same else ((fixed, ", fixed"), (variable, ", variable")):
+                heads, state = (str(getattr(run.model, name, "-")) for name in ("heads", "d_state"))
+                sizes = str(run.model.depth), str(run.model.d_model), heads, state
+                yield family + delays, run.label, *sizes, f"{run.parameters():,}"
+
+
+def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
+    """One for each model and benchmark: task, model, layers, width, state, parameters, and how many more than DS4D.
+
+    At the paper's scale S4D has a second row where its own recipe has another width.
+    """
+    for name in BENCHMARKS:
+        ds4d, s4d = preset(name, "ds4d", scale), preset(name, "s4d", scale)
+        runs = [ds4d, s4d]
+        if scale == "paper" and name in ORIGINAL_WIDTHS:
+            original = replace(s4d.model, d_model=ORIGINAL_WIDTHS[name])
+            runs.append(replace(s4d, model=original, label="S4D's own recipe"))
+        for run in runs:
+            sizes = str(run.model.depth), str(run.model.d_model), str(getattr(run.model, "d_state", "-"))
+            more = f"{100 * (run.parameters() / ds4d.parameters() - 1):+.1f} %"
+            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is ds4d else more

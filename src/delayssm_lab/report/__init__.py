@@ -1,0 +1,1 @@
+"""Tables, figures and pages that show what runs have found."""

@@ -1,0 +1,90 @@
+"""Pictures of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from torch import nn
+
+from delayssm.layers.ssm import DelaySSM
+from delayssm_lab.report.collect import Cell, Results
+from delayssm_lab.report.drawing import OTHER, STYLES, legend, panels
+from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.task import Metric
+from delayssm_lab.training.evaluate import initial_model, load_model
+
+
+def curves(results: Results) -> Figure:
+    """Accuracy or error on validation samples while training: the median over seeds, and the quartiles as a band."""
+    figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
+    for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
+        axis.axhline(task.guess(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
+        for model in results.models:
+            cell = results.cells.get((label, model))
+            if cell is not None:
+                color, style = STYLES.get(model, OTHER)
+                steps, values = _trajectories(cell)
+                low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
+                axis.plot(steps, middle, color=color, linestyle=style, linewidth=1.8, label=model)
+                axis.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+        axis.set_title(label)
+        if task.metric is Metric.ACCURACY:
+            axis.set_ylim(-0.03, 1.03)
+        else:
+            axis.set_yscale("log")
+            for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                which("{x:g}")
+        axis.set_xlim(left=0)
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.set_xlabel("training step")
+        axis.set_ylabel(f"validation {task.metric.value}")
+    legend(figure, axes)
+    return figure
+
+
+def delays(results: Results) -> Figure | None:
+    """Where each channel's delay began, and how far it has moved at the best weights. None without delay models."""
+    cells = [
+        (task, model, results.cells[task, model])
+        for task in results.tasks
+        for model in results.models
+        if model.startswith("DS4D") and (task, model) in results.cells
+    ]
+    if not cells:
+        return None
+    figure, axes = panels(len(cells), width=4.4, height=2.8)
+    for axis, (task, model, cell) in zip(axes, cells, strict=True):
+        trained, run = load_model(cell.records[0].directory)
+        for layer, (before, after) in enumerate(zip(_delays(initial_model(run)), _delays(trained), strict=True)):
+            color, marker = _LAYERS[layer % len(_LAYERS)]
+            axis.scatter(
+                before, after - before, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}"
+            )
+        if isinstance(run.task, DelayedMemory):  # from a data token to the position that must repeat it
+            shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
+            margin = run.task.max_length / 100  # so that it can be seen
+            axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
+        axis.axhline(0, color="#999999", linewidth=0.8)
+        axis.set_title(task if model == "DS4D" else f"{task}, {model}")
+        axis.set_xlabel("delay at the start, in steps")
+        axis.set_ylabel("moved by, in steps")
+    legend(figure, axes)
+    return figure
+
+
+#: Colour and marker of each layer.
+_LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D")]
+
+
+def _delays(model: nn.Module) -> list[NDArray[np.float64]]:
+    return [m.delays().detach().double().numpy() for m in model.modules() if isinstance(m, DelaySSM)]
+
+
+def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
+    """Steps, and what each seed came to there; NaN where a run has not been (yet)."""
+    found = [dict(record.curve()) for record in cell.records]
+    steps = sorted({step for values in found for step in values})
+    return steps, np.array([[values.get(step, np.nan) for step in steps] for values in found])

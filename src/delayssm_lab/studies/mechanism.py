@@ -1,0 +1,126 @@
+"""What training does to the delayed branch, and what a trained model is without it: table `synthetic-mechanism`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from delayssm.layers.layer import Layer
+from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.system import parameters
+from delayssm_lab.report import tables
+from delayssm_lab.studies import paper
+from delayssm_lab.studies.study import File, Found, Measured
+from delayssm_lab.studies.trained import finished, one_of_each_task, train
+from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.training.evaluate import accuracy_by_lag, initial_model, load_model, overall
+from delayssm_lab.training.run import Run
+
+
+@dataclass(frozen=True)
+class Point:
+    """The best checkpoint of a run."""
+
+    run: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class Mechanism(Measured[Point]):
+    """Delays and mu before and after training; accuracy with every delay at one step, and with mu = 0."""
+
+    name = "mechanism"
+    title = "What the delayed branch learns and does (table synthetic-mechanism)"
+
+    runs: tuple[Run, ...] = one_of_each_task("ds4d")
+    samples: int = 1024
+
+    def points(self) -> list[Point]:
+        return [Point(run.name, self.samples) for run in self.runs]
+
+    def run(self, work: Path) -> None:
+        train(self.runs, work / "mini")
+        super().run(work)
+
+    def seconds(self, work: Path) -> float:
+        return super().seconds(work) + sum(summary["seconds"] for summary in finished(self.runs, work / "mini"))
+
+    @torch.no_grad()
+    def measure(self, point: Point, work: Path) -> Found:
+        model, run = load_model(work / "mini" / point.run)
+        task = run.task
+        assert isinstance(task, DelayedMemory)
+        before, after = _systems(initial_model(run)), _systems(model)
+        delays = [torch.cat([ssm.delays().double() for ssm in systems]) for systems in (before, after)]
+        mus = [torch.cat([ssm.discretize().mu for ssm in systems]) for systems in (before, after)]
+        models = {
+            "learned": model,
+            "delays of one step": with_shortest_delays(model),
+            "without the branch": without_branch(model),
+        }
+        return {
+            "mean delay at the start": float(delays[0].mean()),
+            "mean delay at the best": float(delays[1].mean()),
+            "mean |change of delay|": float((delays[1] - delays[0]).abs().mean()),
+            "mean |change of mu|": float((mus[1] - mus[0]).abs().mean()),
+            **{name: overall(accuracy_by_lag(m, task, point.samples, run.seed)) for name, m in models.items()},
+        }
+
+    def show(self, found: Mapping[Point, Found]) -> Iterable[File]:
+        head = ["task", "", "mean delay", "mean |Δτ|", "mean |Δμ|", "learned", "τ = 1 step", "μ = 0"]
+        labels = {run.name: run.task.label for run in self.runs}
+        reported = dict(zip(paper.TASKS, paper.MECHANISM, strict=True))
+        rows = []
+        for point, values in found.items():
+            label = labels[point.run]
+            rows += [[label, "ours, mini", *_words(*values.values())], ["", "paper", *_words(*reported[label])]]
+        yield "table.md", tables.markdown(head, rows).encode()
+
+
+def with_shortest_delays(model: nn.Module) -> nn.Module:
+    """A copy in which every delay is one step."""
+    model = copy.deepcopy(model)
+    for ssm in _systems(model):
+        ssm.nu_tau.data.fill_(-parameters.BOUND)
+    return model
+
+
+def without_branch(model: nn.Module) -> nn.Module:
+    """A copy in which mu = 0 and all else is as it was.
+
+    What is left is S4D with other decay rates: lam = (1 - p) exp(zeta dt) = exp(lambda dt) for the same effective
+    lambda = zeta + log(1 - p) / dt that scales the input.
+    """
+    model = copy.deepcopy(model)
+    for layer in model.modules():
+        if isinstance(layer, Layer) and isinstance(layer.ssm, DelaySSM):
+            layer.ssm = _diagonal(layer.ssm)
+    return model
+
+
+def _diagonal(ssm: DelaySSM) -> DiagonalSSM:
+    diagonal = DiagonalSSM(
+        ssm.d_model,
+        ssm.d_state,
+        input="absorbed" if ssm.B is None else "explicit",
+        bidirectional=ssm.bidirectional,
+    )
+    values = {name: value for name, value in ssm.state_dict().items() if name not in ("r", "theta", "nu_tau")}
+    dt = parameters.step_size(ssm.nu_dt)[:, None]
+    kept = nn.functional.logsigmoid(-ssm.r.double())  # log(1 - p)
+    values["nu_re"] = (ssm.nu_re.double().exp() - kept / dt).log()
+    diagonal.load_state_dict(values)
+    return diagonal.to(ssm.D.dtype)
+
+
+def _systems(model: nn.Module) -> list[DelaySSM]:
+    return [module for module in model.modules() if isinstance(module, DelaySSM)]
+
+
+def _words(start: float, best: float, moved: float, mu: float, *accuracies: float) -> list[str]:
+    return [f"{start:.1f} → {best:.1f}", f"{moved:.1f}", f"{mu:.3f}", *(f"{a:.3f}" for a in accuracies)]

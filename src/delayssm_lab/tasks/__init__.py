@@ -1,0 +1,1 @@
+"""Tasks: how samples are made and how answers are scored."""

@@ -1,0 +1,139 @@
+"""Many runs on one machine, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from delayssm_lab.display import Board, Display, Status
+from delayssm_lab.environment import available_cores
+from delayssm_lab.training import trainer as training
+from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted, Interruption
+from delayssm_lab.training.run import Run
+from delayssm_lab.training.trainer import Summary
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: its summary, or what went wrong."""
+
+    directory: Path
+    summary: Summary | None = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        if self.summary is None:
+            return f"{self.directory.name}: {self.error}"
+        name = next(name for name in ("accuracy", "rmse") if name in self.summary)
+        return f"{self.directory.name}: {name} {self.summary[name]:.3f}"
+
+
+class Worker:
+    """One run in a process of its own. What that writes to its standard error goes to log.txt."""
+
+    def __init__(self, directory: Path, threads: int, environment: dict[str, str], display: Display) -> None:
+        self.directory, self.display = directory, display
+        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
+        self._log = directory / "log.txt"
+        with self._log.open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "delayssm_lab.training.worker", str(directory)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **counts, **environment},
+                start_new_session=True,  # Ctrl-C reaches this process alone, which then asks each worker once
+            )
+        assert self._process.stdout is not None
+        self._messages = self._process.stdout
+        self._incomplete = b""
+
+    def fileno(self) -> int:
+        """Where its messages come from."""
+        return self._messages.fileno()
+
+    def read(self) -> bool:
+        """Wait for messages and show them; False when there will be no more."""
+        content = os.read(self.fileno(), 1 << 16)
+        *lines, self._incomplete = (self._incomplete + content).split(b"\n")
+        for message in map(json.loads, lines):
+            if "status" in message:
+                self.display.show(Status(**message["status"]))
+            else:
+                self.display.say(message["message"])
+        return bool(content)
+
+    def ask_to_stop(self) -> None:
+        """It will save where it is."""
+        self._process.send_signal(signal.SIGINT)
+
+    def outcome(self) -> Outcome:
+        """What became of it, once there are no more messages."""
+        self._messages.close()
+        code = self._process.wait()
+        if code == 0:
+            return Outcome(self.directory, summary=training.read_summary(self.directory))
+        if code == EXIT_CODE:
+            return Outcome(self.directory, error="interrupted")
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        return Outcome(self.directory, error=f"{said[-1] if said else f'exit code {code}'} (see {self._log})")
+
+
+def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Outcome]]:
+    """A directory for each run, by its name; and the outcomes of those that are finished."""
+    directories = [root / run.name for run in runs]
+    if repeated := sorted({str(d) for d in directories if directories.count(d) > 1}):
+        raise ValueError(f"several runs would share a directory: {', '.join(repeated)}")
+    for run, directory in zip(runs, directories, strict=True):
+        training.create(directory, run)
+    summaries = {directory: training.read_summary(directory) for directory in directories}
+    return directories, {d: Outcome(d, summary) for d, summary in summaries.items() if summary is not None}
+
+
+def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[Outcome]:
+    """Finish all runs, `workers` at a time, and say what became of each. Those that are finished are not run again.
+
+    By default there are as many workers as GPUs, or else as cores. Ctrl-C lets each running one save where it is.
+    """
+    directories, done = prepare(runs, root)
+    waiting = deque(directory for directory in directories if directory not in done)
+    gpus, cores = torch.cuda.device_count(), available_cores()
+    workers = min(workers or gpus or cores, max(1, len(waiting)))
+    threads = max(1, cores // workers)
+    places = list(range(workers))
+    running: dict[Worker, int] = {}
+    stopping = False
+    with Interruption() as interruption, Board() as board, selectors.DefaultSelector() as selector:
+        while waiting or running:
+            while waiting and places:
+                directory, place = waiting.popleft(), places.pop(0)
+                environment = {"CUDA_VISIBLE_DEVICES": str(place % gpus)} if gpus else {}
+                display = board.add(directory.name, prefix=f"{directory.name}  ")
+                worker = Worker(directory, threads, environment, display)
+                running[worker] = place
+                selector.register(worker, selectors.EVENT_READ, worker)
+            for key, _ in selector.select(timeout=0.2):
+                worker = key.data
+                if not worker.read():
+                    selector.unregister(worker)
+                    places.append(running.pop(worker))
+                    outcome = done[worker.directory] = worker.outcome()
+                    board.finish(worker.display, str(outcome), len(done), len(runs))
+            if interruption.wanted and not stopping:
+                stopping = True
+                waiting.clear()
+                for worker in running:
+                    worker.ask_to_stop()
+    if stopping:
+        finished = sum(outcome.summary is not None for outcome in done.values())
+        raise Interrupted(f"{finished} of {len(runs)} runs are finished")
+    return [done[directory] for directory in directories]

@@ -1,0 +1,223 @@
+"""The GPU kernels, interpreted on CPU tensors, against the eager backend; and compiled for cards that are not here."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import delayssm
+from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
+from delayssm.backends import eager
+from delayssm.system.kernel import FLOAT32
+from delayssm.system.layout import Layout
+from delayssm.system.state import State
+from tests.support.numerics import reference_kernel, relative_rms
+
+triton_gpu = pytest.importorskip("delayssm.backends.triton_gpu", reason="triton is published for Linux only")
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def on_triton() -> Iterator[None]:
+    """Everything through the kernels."""
+    delayssm.backend("triton")
+    yield
+    delayssm.backend("numba")
+
+
+def _system(directions: int, channels: int, modes: int, delays: list[int]) -> list[Tensor]:
+    """Random coefficients with slow and fast modes; a delay of 0 stands for none."""
+    ssm = DelaySSM(channels, 2 * modes, 400, bidirectional=directions == 2, dt_min=1e-3, dt_max=0.5)
+    found = ssm._constants()
+    k = torch.tensor(delays)
+    return [found.lam, found.mu, torch.randn_like(found.c), k, found.alpha]
+
+
+@pytest.mark.parametrize(
+    ("directions", "modes", "delays", "size"),
+    [
+        (1, 3, [0, 1, 5], 37),  # nothing divides a block
+        (2, 5, [2, 36], 36),
+        (1, 1, [7], 1),  # one bin
+        (1, 1, [1], 2),
+        (2, 32, [300], 320),  # one channel, several blocks of frequencies
+        (1, 33, [1, 299], 300),
+        (1, 128, [0, 40], 80),
+    ],
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])
+def test_transfer(
+    directions: int, modes: int, delays: list[int], size: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    system = _system(directions, len(delays), modes, delays)
+    rho = 1e-5 ** (1 / size)
+    truth = eager.transfer(system, size, rho, torch.float64)
+    found = triton_gpu.transfer(system, size, rho, dtype)
+    assert found.dtype == dtype
+    assert found.shape == truth.shape
+    assert relative_rms(found, truth) <= tolerance
+    grad = torch.randn_like(truth).to(dtype)
+    expected = eager.transfer_backward(grad.double(), system, size, rho)
+    for got, plain in zip(triton_gpu.transfer_backward(grad, system, size, rho), expected, strict=True):
+        assert got.dtype == torch.float64
+        assert got.shape == plain.shape
+        if plain.abs().max() > 0:
+            assert relative_rms(got, plain) <= 10 * tolerance
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fraction", [0.015, 0.1, 0.9])
+def test_the_float32_form_is_a_hundred_times_better_than_it_would_be_naively(on_triton: None, fraction: float) -> None:
+    ssm = DelaySSM(4, 32, 300, branch_fraction=fraction)
+    truth = reference_kernel(ssm, 300)
+    assert relative_rms(ssm.kernel(300, FLOAT32), truth) <= 1e-5
+    assert relative_rms(ssm.kernel(300), truth) <= 2e-7
+
+
+CHUNKS = [(1, [1, 1]), (5, [5, 2]), (30, [30, 0]), (1, [1, 1]), (41, [13, 41]), (1, [1, 0]), (3, [3, 3])]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("max_length", [None, 100], ids=["rings", "cascades"])
+@pytest.mark.parametrize(
+    ("modes", "delays"), [(1, [1.0]), (3, [1.0, 9.3, 14.7, 30.2, 38.0]), (5, [2.5, 95.0]), (32, [20.5]), (128, [33.0])]
+)
+def test_scan(modes: int, delays: list[float], max_length: int | None) -> None:
+    """Rings, cascades and both together; rows of different age; chunks of all kinds."""
+    ssm = DelaySSM(len(delays), 2 * modes, 100, delays=delays)
+    constants = ssm._constants()
+    system = list(constants._replace(c=constants.c[0]))
+    layout = Layout.of(constants.k, modes, torch.float32, max_length)
+    outputs, states = [], []
+    for backend in (triton_gpu, eager):
+        state, y, position = State.zeros(ssm._owner, 2, layout), [], torch.zeros(2, dtype=torch.int64)
+        torch.manual_seed(1)
+        for length, lengths in CHUNKS:
+            x, n = torch.randn(2, length, len(delays)), torch.tensor(lengths)
+            memory = state.h, state.feedback, state.copies, state.inputs
+            y.append(backend.scan(system, x, n, position, layout.table, *memory))
+            position = position + n
+        outputs.append(torch.cat(y, 1))
+        states.append(state)
+    assert relative_rms(*outputs) <= 1e-7
+    for found, expected in zip(*(state.tensors().values() for state in states), strict=True):
+        if expected.numel() and expected.any():
+            assert relative_rms(found, expected) <= 1e-7
+
+
+@pytest.mark.parametrize("make", [lambda: DS4D(3, 6, 20), lambda: S4D(3, 6)], ids=["DS4D", "S4D"])
+def test_a_whole_model(on_triton: None, make: object) -> None:
+    """Training and every way of streaming are the same as with the eager backend."""
+    model = TokenModel(7, Stack(Block(make()) for _ in range(2)))  # type: ignore[operator]
+    tokens = torch.randint(0, 7, (2, 25))
+    results = []
+    for name in ("triton", "eager"):
+        delayssm.backend(name)
+        model.zero_grad()
+        logits = model(tokens)
+        logits.square().sum().backward()
+        results.append([logits.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    for found, expected in zip(*results, strict=True):
+        assert relative_rms(found, expected) <= 1e-6
+    delayssm.backend("triton")
+    model.eval()
+    with torch.no_grad():
+        for max_length in (None, 40):
+            state = model.init_state(2, max_length)
+            first, state = model.stream(tokens[:, :9], state)
+            decoder = model.decoder(state)
+            rest = [decoder(tokens[:, t]).clone() for t in range(9, 25)]
+            assert relative_rms(torch.cat([first, torch.stack(rest, 1)], 1), results[1][0]) <= 1e-6
+
+
+class _NoWaiting(TorchDispatchMode):
+    """Refuses what would make the host wait for a GPU, and so break the capture of a CUDA graph."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        name = function.name()
+        assert name.split("::")[1].split(".")[0] not in {"_local_scalar_dense", "nonzero", "equal", "unique", "item"}
+        return function(*args, **(kwargs or {}))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("max_length", [None, 60])
+def test_a_step_waits_for_nothing_and_stays_in_its_memory(on_triton: None, max_length: int | None) -> None:
+    stack = Stack(Block(DS4D(3, 6, 30)) for _ in range(2)).eval()
+    decoder = stack.decoder(stack.init_state(2, max_length))
+    decoder(torch.randn(2, 3))
+    before = {name: t.data_ptr() for name, t in decoder.state.tensors().items()}
+    with _NoWaiting():
+        for _ in range(10):
+            decoder(torch.randn(2, 3))
+    assert {name: t.data_ptr() for name, t in decoder.state.tensors().items()} == before
+    assert decoder.state.position.tolist() == [11, 11]
+
+
+def test_a_bound_is_kept_without_looking(on_triton: None) -> None:
+    stack = Stack([Block(DS4D(3, 6, 30))]).eval()
+    state = stack.init_state(2, 12)
+    with torch.no_grad():
+        _, state = stack.stream(torch.randn(2, 10, 3), state, lengths=[10, 4])
+        state.reset([0])
+        _, state = stack.stream(torch.randn(2, 8, 3), state)
+        with pytest.raises(ValueError, match="stream 1 would reach 13 tokens"):
+            stack.stream(torch.randn(2, 1, 3), state)
+
+
+def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def test_compiled_for_cards_that_are_not_here(record_property: Callable[[str, object], None]) -> None:
+    """PTX and binaries of every kernel at its launch parameters, and no spilled registers."""
+    code = """
+from benchmarks.binaries import GENERATIONS, build, cases
+for case in cases():
+    for generation in GENERATIONS:
+        binary = build(case, generation)
+        assert f".target sm_{generation}" in binary.ptx
+        assert binary.spilled == 0, binary
+        sizes = f"{binary.registers:4} registers {binary.shared:5} B shared {binary.spilled:2} B spilled"
+        print(f"{binary.name:28} sm_{generation:<4} {sizes}")
+"""
+    done = _run(code, TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3 * 8
+    record_property("shown", f"GPU kernels, compiled\n{done.stdout}")
+
+
+def test_everything_else_works_without_triton() -> None:
+    code = """
+import sys
+sys.modules["triton"] = None
+import delayssm, torch
+from delayssm.backends import choice
+print(delayssm.backend(), choice("cuda"), choice("mps"))
+try:
+    delayssm.backend("triton")
+except ImportError as error:
+    print(error)
+"""
+    done = _run(code, DELAYSSM_BACKEND="")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("numba eager eager\nthe backend 'triton' cannot run here")
+
+
+def test_on_a_gpu_it_is_the_choice() -> None:
+    code = "from delayssm.backends import choice; print(choice('cuda'), choice('cpu'))"
+    assert _run(code, DELAYSSM_BACKEND="", TRITON_INTERPRET="").stdout.split() == ["triton", "numba"]
+    assert _run(code, DELAYSSM_BACKEND="eager").stdout.split() == ["eager", "eager"]

@@ -1,0 +1,129 @@
+"""Many runs: in a pool of processes, and through Ray."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from delayssm_lab.display import Silent
+from delayssm_lab.training import cluster
+from delayssm_lab.training import trainer as training
+from delayssm_lab.training.run import Run
+from delayssm_lab.training.sweep import Outcome, prepare, sweep
+from tests.support.runs import LSTM, ONE_THREAD, finish, start, tiny
+
+FAILING = "lstm-lr1e+30-seed0"
+
+
+def _runs() -> list[Run]:
+    """Six, one of which cannot succeed."""
+    good = [tiny(LSTM, seed, lr=lr) for lr in (1e-3, 1e-2) for seed in (0, 1)]
+    return [*good, tiny(LSTM, lr=1e30, clip=None), tiny()]
+
+
+def _check(outcomes: Sequence[Outcome], runs: Sequence[Run], root: Path) -> None:
+    assert [outcome.directory for outcome in outcomes] == [root / run.name for run in runs]
+    failed = [outcome for outcome in outcomes if outcome.error]
+    assert [outcome.directory.name for outcome in failed] == [f"copy-variable-{FAILING}"]
+    assert "FloatingPointError: the loss is" in str(failed[0].error)
+    assert "log.txt" in str(failed[0].error)
+    assert failed[0].summary is None
+    for outcome in outcomes:
+        if outcome not in failed:
+            assert outcome.summary == training.read_summary(outcome.directory)
+            assert outcome.summary["steps"] == 12
+
+
+def test_a_pool_finishes_all_but_the_failing_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = _runs()
+    _check(sweep(runs, tmp_path, workers=2), runs, tmp_path)
+    shown = capfd.readouterr().out
+    assert shown.count("accuracy") > 5
+    assert f"{FAILING}: FloatingPointError" in shown
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/summary.json")}
+    assert len(before) == 5
+    _check(sweep(runs, tmp_path, workers=1), runs, tmp_path)  # only the failed one is tried again
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/summary.json")} == before
+    assert "step 12/12" not in capfd.readouterr().out
+
+
+@pytest.fixture
+def _ray_of_two() -> Iterator[None]:
+    import ray
+
+    before = os.environ.copy()
+    os.environ.update(ONE_THREAD)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.usefixtures("_ray_of_two")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_ray_finishes_all_but_the_failing_one(tmp_path: Path) -> None:
+    runs = _runs()
+    _check(cluster.sweep(runs, tmp_path, Silent()), runs, tmp_path)
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from delayssm_lab.training.interrupt import Interrupted
+from delayssm_lab.training.sweep import sweep
+from tests.support.runs import LSTM, tiny
+runs = [tiny(LSTM, seed, steps=100_000) for seed in range(3)]
+try:
+    sweep(runs, Path(sys.argv[1]), workers=2)
+except Interrupted as interrupted:
+    print(interrupted)
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_lets_each_worker_save(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    root = tmp_path / "runs"
+    process = start(script, root, environment={"PYTHONPATH": str(Path(__file__).parents[3])})
+    deadline = time.monotonic() + 120
+    while len(list(root.glob("*/last/training.safetensors"))) < 2:
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    code, out, errors = finish(process)
+    assert code == 130, errors
+    assert "0 of 3 runs are finished" in out
+    for directory in root.iterdir():
+        assert not (directory / "log.txt").exists() or (directory / "log.txt").read_text() == ""
+    assert not _workers(root)
+
+
+def _workers(root: Path) -> list[str]:
+    """Processes that are still training below `root`."""
+    if sys.platform != "linux":
+        return []
+    commands = [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
+    return [command for command in commands if "delayssm_lab.training.worker" in command and str(root) in command]
+
+
+def _readable(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except OSError:  # it has just ended
+        return False
+    return True
+
+
+def test_runs_need_directories_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="share a directory"):
+        prepare([tiny(), tiny(steps=13)], tmp_path)
+    prepare([tiny()], tmp_path)
+    with pytest.raises(FileExistsError, match="holds another run"):
+        prepare([replace(tiny(), label="DS4D", training=tiny(steps=13).training)], tmp_path)
