@@ -20,9 +20,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Measures everything again. To resume after an interruption, run the commands below the first.
 bench: $(READY)
-	set -o pipefail; $(BIN)/python -m benchmarks | tee BENCHMARKS.md.part
-	mv BENCHMARKS.md.part BENCHMARKS.md
+	rm -rf runs/bench
+	$(BIN)/delayssm reproduce --work runs/bench kernel-accuracy fft-accuracy import-time kernel-speed training-speed \
+		long-sequences model-speed full-size decoding-speed prompt-speed generator-speed gpu-binaries
+	$(BIN)/python -m docs.refresh
 
 $(LAB): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,8 +1,8 @@
-"""Bring the pages up to date with what is in results/: `python -m docs.refresh`.
+"""Update the pages from results/: `python -m docs.refresh`.
 
-A page encloses what a file says between <!-- results/NAME/FILE --> and <!-- end -->. Markdown is put there as it is, an
-about.json as one line on how the results came to be; so no number of a table is ever typed. What is only counted is
-enclosed by <!-- benchmarks.roofline -->.
+The text between <!-- results/NAME/FILE --> and <!-- end --> is replaced by the content of that file, so no number of a
+table is ever typed. Markdown is inserted as it is, and an about.json as one line with the command, date, machine and
+duration. <!-- delayssm_lab.measure.roofline --> encloses the tables of that module, which are computed.
 """
 
 from __future__ import annotations
@@ -11,39 +11,41 @@ import json
 import re
 from pathlib import Path
 
-from benchmarks import roofline
+from delayssm_lab.measure import roofline
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "gpu.md"
-ENCLOSED = re.compile(r"(<!-- (results/[\w./-]+|benchmarks\.roofline) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "gpu.md", ROOT / "BENCHMARKS.md"
+ENCLOSURE = re.compile(r"(<!-- (results/[\w./-]+|delayssm_lab\.measure\.roofline) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def refreshed(page: str, root: Path) -> str:
-    """The page with the present content of the files that it encloses."""
-    return ENCLOSED.sub(lambda match: match[1] + _content(match[2], root) + match[3], page)
+    """Return the page with the present content of the files that it encloses."""
+    return ENCLOSURE.sub(lambda match: match[1] + _content(match[2], root) + match[3], page)
 
 
 def _content(source: str, root: Path) -> str:
-    if source == "benchmarks.roofline":
+    if source == roofline.__name__:
         return roofline.text()
     path = root / source
-    return _how(json.loads(path.read_text())) if path.name == "about.json" else path.read_text()
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {source}; make it with `delayssm reproduce {path.parent.name}`")
+    return _summary(json.loads(path.read_text())) if path.name == "about.json" else path.read_text()
 
 
-def _how(about: dict[str, object]) -> str:
-    """Command, date, machine, and what it took; unfinished work is called that."""
-    where = about["environment"]
-    assert isinstance(where, dict)
+def _summary(about: dict[str, object]) -> str:
+    """Return command, date, machine and duration in one line, and how much is done if that is not everything."""
+    environment = about["environment"]
+    assert isinstance(environment, dict)
     done, total = about["done"], about["total"]
-    parts = [
+    facts = [
         f"`{about['command']}`",
         str(about["date"]),
-        f"{where['machine']}, {where['threads']} thread{'' if where['threads'] == '1' else 's'}",
-        f"torch {where['torch']}",
+        f"{environment['machine']}, {environment['threads']} thread{'' if environment['threads'] == '1' else 's'}",
+        f"torch {environment['torch']}",
         _duration(float(str(about["seconds"]))),
     ]
     unfinished = "" if done == total else f" · **{done} of {total} done**"
-    return " · ".join(parts) + unfinished + "\n"
+    return " · ".join(facts) + unfinished + "\n"
 
 
 def _duration(seconds: float) -> str:

@@ -1,29 +1,38 @@
 """Delay state-space models for PyTorch: exact FFT training, exact streaming."""
 
+from delayssm.allocator import keep_freed_memory
 from delayssm.backends import backend
+from delayssm.config import Config
 from delayssm.layers.block import Block
 from delayssm.layers.inputs import Tokens, Values
 from delayssm.layers.layer import DS4D, S4D
-from delayssm.layers.optim import param_groups
+from delayssm.layers.optim import Rule, param_groups
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.layers.stack import Stack
+from delayssm.layers.streaming import Streaming
 from delayssm.models.matching import match_width
 from delayssm.models.pooled import PairModel, PooledModel
 from delayssm.models.token import TokenModel
+from delayssm.system.spans import Spans
 
 __all__ = [
     "DS4D",
     "S4D",
     "Block",
+    "Config",
     "DelaySSM",
     "DiagonalSSM",
     "PairModel",
     "PooledModel",
+    "Rule",
+    "Spans",
     "Stack",
+    "Streaming",
     "TokenModel",
     "Tokens",
     "Values",
     "backend",
+    "keep_freed_memory",
     "match_width",
     "param_groups",
 ]

@@ -1,4 +1,4 @@
-"""`python -m delayssm`, which is also how `torchrun` starts it."""
+"""Entry point of `python -m delayssm_lab` and of `torchrun -m delayssm_lab`."""
 
 from delayssm_lab.cli import main
 

@@ -1,4 +1,4 @@
-"""How people, logs and other programs see a run go on."""
+"""Displays of a run's progress for terminals, logs and other programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run is: loss and metric (its name, its value) of the last step, and of the last evaluation."""
+    """Progress of a run after a step or an evaluation.
+
+    Args:
+        step: Steps done.
+        steps: Steps in all.
+        loss: Training loss, of the last step or on average since the last evaluation.
+        metric: Name of the metric.
+        value: Metric on the training samples, of the same steps as the loss.
+        validation: Metric of the last evaluation; None before the first.
+        tokens_per_second: Training speed.
+        evaluated: Whether an evaluation has just ended.
+    """
 
     step: int
     steps: int
@@ -28,8 +39,7 @@ class Status:
     tokens_per_second: float
     evaluated: bool = False
 
-    def words(self) -> str:
-        """For a line."""
+    def __str__(self) -> str:
         validation = "" if self.validation is None else f"  validation {self.validation:.3f}"
         return (
             f"loss {self.loss:.3f}  {self.metric} {self.value:.3f}{validation}  {self.tokens_per_second:,.0f} tokens/s"
@@ -37,78 +47,86 @@ class Status:
 
 
 class Display(Protocol):
-    """Is told about every step."""
+    """Receiver of the progress of a run."""
 
     def show(self, status: Status) -> None:
-        """Called after each step and after each evaluation."""
+        """Show the status after a step or an evaluation."""
 
     def say(self, message: str) -> None:
-        """Something the user should know."""
+        """Show a message to the user."""
 
 
 class Silent:
-    """For processes that are not the first."""
+    """Display that shows nothing, for all processes but the first."""
 
     def show(self, status: Status) -> None:
-        """Nothing."""
+        """Ignore the status."""
 
     def say(self, message: str) -> None:
-        """Nothing."""
+        """Ignore the message."""
 
 
 class Bar:
-    """A progress bar on a terminal."""
+    """Progress bar on a terminal."""
 
     def __init__(self, title: str, progress: Progress) -> None:
         self._progress = progress
-        self.task = progress.add_task(title, total=None, words="")
+        self.task = progress.add_task(title, total=None, status="")
 
     def show(self, status: Status) -> None:
-        self._progress.update(self.task, completed=status.step, total=status.steps, words=status.words())
+        """Move the bar."""
+        self._progress.update(self.task, completed=status.step, total=status.steps, status=str(status))
 
     def say(self, message: str) -> None:
+        """Print a message above the bars."""
         self._progress.console.print(message, highlight=False, soft_wrap=True)
 
 
 class Lines:
-    """One line for each evaluation, for logs."""
+    """Display for logs that prints one line per evaluation."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._began: tuple[float, int] | None = None
+        self._start: tuple[float, int] | None = None
 
     def show(self, status: Status) -> None:
+        """Print a line if an evaluation has just ended."""
         now = time.monotonic()
-        if self._began is None:
-            self._began = now, status.step
+        if self._start is None:
+            self._start = now, status.step
         if status.evaluated:
-            began, step = self._began
-            left = (now - began) / max(1, status.step - step) * (status.steps - status.step)
-            where = f"{self._prefix}step {status.step}/{status.steps}"
-            print(f"{where}  {status.words()}  {duration(left)} left", flush=True)
+            start, first_step = self._start
+            left = (now - start) / max(1, status.step - first_step) * (status.steps - status.step)
+            print(
+                f"{self._prefix}step {status.step}/{status.steps}  {status}  {duration(left)} left",
+                flush=True,
+            )
 
     def say(self, message: str) -> None:
+        """Print a message."""
         print(message, flush=True)
 
 
 class Messages:
-    """One JSON object a line, for the program that has started this one; steps at most twice a second."""
+    """Display for the program that started this process: one JSON object per line, steps at most twice a second."""
 
     def __init__(self) -> None:
-        self._shown = 0.0
+        self._last = 0.0
 
     def show(self, status: Status) -> None:
+        """Send the status, unless another was sent less than half a second ago."""
         now = time.monotonic()
-        if status.evaluated or now - self._shown > 0.5:
-            self._shown = now
+        if status.evaluated or now - self._last > 0.5:
+            self._last = now
             print(json.dumps({"status": asdict(status)}), flush=True)
 
     def say(self, message: str) -> None:
+        """Send a message."""
         print(json.dumps({"message": message}), flush=True)
 
 
 class Board:
-    """Where the displays of runs are, while it is open: bars on a terminal, else lines."""
+    """Context manager for the displays of several runs: bars on a terminal, otherwise lines."""
 
     def __init__(self) -> None:
         self._bars = None
@@ -118,7 +136,7 @@ class Board:
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[words]}"),
+                TextColumn("{task.fields[status]}"),
             )
 
     def __enter__(self) -> Board:
@@ -127,34 +145,34 @@ class Board:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
 
     def add(self, title: str, prefix: str = "") -> Display:
-        """The display of one more run; where there are several, a prefix for its lines."""
+        """Return a display for one more run: a bar with a title, or lines with a prefix."""
         return Lines(prefix) if self._bars is None else Bar(title, self._bars)
 
     def finish(self, display: Display, outcome: str, done: int, total: int) -> None:
-        """Say what became of one run of many, and make room for others."""
+        """Print the outcome of a run, the `done`-th of `total`, and remove its bar."""
         display.say(f"{outcome} ({done} of {total})")
         if self._bars is not None and isinstance(display, Bar):
             self._bars.remove_task(display.task)
 
 
 def duration(seconds: float) -> str:
-    """For people."""
+    """Format a duration in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def counted(items: Sequence[T], title: str) -> Iterator[T]:
-    """Go through items, and show how many are done: a bar on a terminal, else a line for each."""
+    """Iterate over items and show how many are done: a bar on a terminal, otherwise a line for each."""
     if sys.stdout.isatty():
         yield from track(items, title)
         return
-    began = time.monotonic()
+    start = time.monotonic()
     for done, item in enumerate(items):
-        left = f", {duration((time.monotonic() - began) / done * (len(items) - done))} left" if done else ""
+        left = f", {duration((time.monotonic() - start) / done * (len(items) - done))} left" if done else ""
         print(f"{title}  {done + 1} of {len(items)}: {item}{left}", flush=True)
         yield item

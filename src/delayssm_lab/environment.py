@@ -51,7 +51,7 @@ def peak_memory(device: Device = "cpu") -> int:
 
 
 def describe() -> dict[str, str]:
-    """Versions, backend and threads: all that decides how results come about."""
+    """Return the versions, backend, threads and machine of this process: all that results depend on."""
     from delayssm.backends import backend
 
     packages = {name: _version(name) for name in ("delayssm", "torch", "numba", "numpy")}
@@ -60,6 +60,7 @@ def describe() -> dict[str, str]:
         "revision": revision(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
+        "machine": _machine(),
         "backend": backend(),
         "threads": str(torch.get_num_threads()),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
@@ -73,6 +74,14 @@ def revision() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "not a checkout"
+
+
+def _machine() -> str:
+    """Return the model of the CPU."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _version(name: str) -> str:

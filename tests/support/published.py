@@ -1,4 +1,4 @@
-"""Tiny files in the published layouts. Each function gives the data set that its files make complete."""
+"""Tiny files in the published layouts. Each function writes files and returns a data set that they make complete."""
 
 import gzip
 import hashlib
@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from delayssm_lab.data.published.aan import Aan
-from delayssm_lab.data.published.bidmc import Bidmc
-from delayssm_lab.data.published.cifar10 import Cifar10
+from delayssm_lab.data.published.aan import PublishedAan
+from delayssm_lab.data.published.bidmc import PublishedBidmc
+from delayssm_lab.data.published.cifar10 import PublishedCifar10
 from delayssm_lab.data.published.dataset import DataSet
-from delayssm_lab.data.published.imdb import Imdb
-from delayssm_lab.data.published.listops import ListOps
-from delayssm_lab.data.published.mnist import Mnist
-from delayssm_lab.data.published.pathfinder import pathfinder
-from delayssm_lab.data.published.speech_commands import SpeechCommands
+from delayssm_lab.data.published.imdb import PublishedImdb
+from delayssm_lab.data.published.listops import PublishedListOps
+from delayssm_lab.data.published.mnist import PublishedMnist
+from delayssm_lab.data.published.pathfinder import published_pathfinder
+from delayssm_lab.data.published.speech_commands import PublishedSpeechCommands
 
 LISTS = {
     "train": ["( ( ( [MAX 4 ) ( ( [MIN 7 ) ] ) ) ] )", "( ( [SM 3 ) ] )"],
@@ -40,7 +40,7 @@ def mnist(folder: Path) -> DataSet:
         for name, content in ((f"{stem}-images-idx3-ubyte", images), (f"{stem}-labels-idx1-ubyte", labels)):
             put(folder / f"{name}.gz", gzip.compress(content))
             checksums[name] = "md5:" + hashlib.md5(content).hexdigest()
-    return replace(Mnist(), counts={"train": 3, "test": 2}, checksums=checksums)
+    return replace(PublishedMnist(), counts={"train": 3, "test": 2}, checksums=checksums)
 
 
 def cifar10(folder: Path) -> DataSet:
@@ -48,7 +48,7 @@ def cifar10(folder: Path) -> DataSet:
     for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
         records = b"".join(bytes([label]) + random.bytes(3072) for label in (3, 9))
         put(folder / "cifar-10-batches-bin" / f"{name}.bin", records)
-    return replace(Cifar10(), counts={"train": 10, "test": 2})
+    return replace(PublishedCifar10(), counts={"train": 10, "test": 2})
 
 
 def speech_commands(folder: Path) -> DataSet:
@@ -58,7 +58,7 @@ def speech_commands(folder: Path) -> DataSet:
     put(folder / "_background_noise_" / "hum.wav", clip(np.zeros(20_000, np.int16)))
     put(folder / "validation_list.txt", b"no/00aa_nohash_2.wav\nyes/00aa_nohash_2.wav\n")
     put(folder / "testing_list.txt", b"yes/00aa_nohash_3.wav\n")
-    return replace(SpeechCommands(), counts={"train": 5, "validation": 2, "test": 1}, words=("no", "yes"))
+    return replace(PublishedSpeechCommands(), counts={"train": 5, "validation": 2, "test": 1}, words=("no", "yes"))
 
 
 def bidmc(folder: Path) -> DataSet:
@@ -74,12 +74,12 @@ def bidmc(folder: Path) -> DataSet:
         seconds = [f"{s},{90 + s % 3},90,{'NaN' if s == 4 else 20},{97 + number}" for s in range(481)]
         numerics = "\n".join(["Time [s], HR, PULSE, RESP, SpO2", *seconds])
         put(folder / "bidmc_csv" / f"bidmc_{number:02d}_Numerics.csv", numerics.encode())
-    sums(folder)
-    return replace(Bidmc(), counts={"all": 2 * 150})
+    write_checksums(folder)
+    return replace(PublishedBidmc(), counts={"all": 2 * 150})
 
 
-def sums(folder: Path) -> None:
-    """Write the checksums of all that is there."""
+def write_checksums(folder: Path) -> None:
+    """Write the checksums of all files in the folder."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "SHA256SUMS.txt"]
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.relative_to(folder).as_posix()}" for path in files]
     put(folder / "SHA256SUMS.txt", "\n".join([*lines, f"{'0' * 64} bidmc_csv/bidmc_01_Signals.csv"]).encode())
@@ -90,21 +90,21 @@ def imdb(folder: Path) -> DataSet:
         for name, review in (("neg/10_1", "bad"), ("neg/9_4", "Bad é" + "q" * 20), ("pos/0_10", "good" * 15)):
             put(folder / "aclImdb" / split / f"{name}.txt", review.encode())
     put(folder / "aclImdb" / "train" / "unsup" / "0_0.txt", b"ignored")
-    return replace(Imdb(), counts={"train": 3, "test": 3})
+    return replace(PublishedImdb(), counts={"train": 3, "test": 3})
 
 
 def listops(folder: Path) -> DataSet:
     for part, rows in LISTS.items():
         lines = ["Source\tTarget", *(f"{text}\t{value}" for text, value in zip(rows, VALUES[part], strict=True))]
         put(folder / "listops-1000" / f"basic_{part}.tsv", ("\n".join(lines) + "\n").encode())
-    return replace(ListOps(), counts={"train": 2, "validation": 1, "test": 1})
+    return replace(PublishedListOps(), counts={"train": 2, "validation": 1, "test": 1})
 
 
 def aan(folder: Path) -> DataSet:
     for part in ("train", "eval", "test"):
         rows = '1.0\t7\t8\t"b\'one ""two""\'"\t' + "x" * 200_000 + "\n0.0\t7\t9\tb'one'\tb'\\xe9'\n"
         put(folder / "tsv_data" / f"new_aan_pairs.{part}.tsv", rows.encode())
-    return replace(Aan(), counts={"train": 2, "validation": 2, "test": 2})
+    return replace(PublishedAan(), counts={"train": 2, "validation": 2, "test": 2})
 
 
 def pathfinder32(folder: Path) -> DataSet:
@@ -119,7 +119,7 @@ def pathfinder32(folder: Path) -> DataSet:
             put(base / "imgs" / str(group) / f"sample_{number}.png", b"" if empty else picture.getvalue())
             lines.append(f"imgs/{group} sample_{number}.png {number} {number % 2} 1.8 6 1")
         put(base / "metadata" / f"{group}.npy", "\n".join(lines).encode())
-    return replace(pathfinder(32, 6), counts={"all": 5})
+    return replace(published_pathfinder(32, 6), counts={"all": 5})
 
 
 ALL: dict[str, Callable[[Path], DataSet]] = {

@@ -1,95 +1,148 @@
-"""The few fused operations, once per way of running them.
+"""The fused operations, once per way of running them.
 
-A backend is a module with the functions of `Backend`. Adding one means writing that module, and naming it in
-`_BACKENDS` and for the devices that it can run on.
+A backend is a module with the functions of `Backend`. To add one, write that module, name it in `_BACKENDS`, and list
+it in `_CHOICES` for the devices that it can run on.
 """
+
+from __future__ import annotations
 
 import functools
 import importlib
 import os
-from collections.abc import Sequence
-from typing import Protocol, cast
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, cast
 
 import torch
 from torch import Tensor
 
-#: Tokens whose feedback a cascade computes at a time. It reads and writes its copies that much less often.
+#: Tokens whose feedback a cascade computes at a time, so that it reads and writes its copies that much less often.
 BLOCK = 8
+
+#: Columns of the `layout` of a stream's memory, (H, 6) int64: where each channel has its slots, copies and inputs, and
+#: how many of each.
+FIRST_SLOT, SLOT_COUNT, FIRST_COPY, COPY_COUNT, FIRST_INPUT, INPUT_COUNT = range(6)
 
 _BACKENDS = {
     "numba": "delayssm.backends.numba_cpu",
     "triton": "delayssm.backends.triton_gpu",
     "eager": "delayssm.backends.eager",
 }
-#: What can run on a kind of device, the best first; on any other, eager.
+#: The backends that can run on a kind of device, the best first; on any other device, eager.
 _CHOICES = {"cpu": ["numba", "eager"], "cuda": ["triton", "eager"]}
 if os.environ.get("TRITON_INTERPRET") == "1":
     _CHOICES["cpu"].append("triton")
 
 
-class Backend(Protocol):
-    """What a backend provides.
+class TransferGradients(NamedTuple):
+    """Gradients of the inputs of `Backend.transfer`, all float64."""
 
-    H channels, n = N/2 stored modes, D directions. Coefficients are real pairs: lam, mu and b (H, n, 2), c (H, n, 2),
+    lam: Tensor  # (H, n, 2)
+    mu: Tensor  # (H, n, 2)
+    w: Tensor  # (D, H, n, 2)
+    alpha: Tensor  # (H,)
+
+
+class ScanGradients(NamedTuple):
+    """Gradients of the inputs of `Backend.scan`; h and feedback as they were before the chunk."""
+
+    lam: Tensor  # (H, n, 2)
+    mu: Tensor  # (H, n, 2)
+    b: Tensor  # (H, n, 2)
+    c: Tensor  # (H, n, 2)
+    alpha: Tensor  # (H,)
+    x: Tensor  # (B, L, H)
+    h: Tensor  # (B, H, 2, n)
+    feedback: Tensor  # (B, S, 2, n)
+
+
+class Backend(Protocol):
+    """The operations that a backend provides.
+
+    H channels, n = N/2 stored modes, D directions. Complex coefficients are real pairs: lam, mu, b and c (H, n, 2),
     w = b c (D, H, n, 2); k (H,) int64, 0 for a channel without a delayed branch; alpha (H,).
 
     The memory of B streams is h (B, H, 2, n) float64, the last state; feedback (B, S, 2, n); copies (B, C, 2, n)
-    float64; inputs (B, I). States have their real parts before their imaginary parts. layout (H, 6) int64 says where
-    each channel has its own: first slot, slots; first copy, copies; first input, inputs. `delayssm.system.layout`
-    explains them. position (B,) int64 counts the tokens seen.
+    float64; inputs (B, I). States have their real parts before their imaginary parts. `layout` says where each channel
+    has its own, see `delayssm.system.layout`. position (B,) int64 counts the tokens seen.
     """
 
-    def transfer(self, system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
-        """The transfer function of system = (lam, mu, w, k, alpha) on the half grid
-        z_m = e^(2 pi i m / size) / rho, m = 0..size//2. With u = 1/z_m and v = u^k ((1 - alpha) + alpha u),
+    def transfer(
+        self, *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
+    ) -> Tensor:
+        """Return the transfer function on the half grid z_m = e^(2 pi i m / size) / rho, m = 0..size//2.
+
+        With u = 1/z_m and v = u^k ((1 - alpha) + alpha u),
 
             K(z_m) = sum over modes of  w / (1 - lam u - mu v) + conj(w) / (1 - conj(lam) u - conj(mu) v).
 
-        The system is float64; the sum is computed in dtype. In float32 a slow mode near zero frequency would drown, as
-        its denominator is the small difference of numbers close to 1. Written as
+        The coefficients are float64; the sum is computed in dtype. In float32 a slow mode near zero frequency would
+        drown, as its denominator is the small difference of numbers close to 1. Written as
 
             1 - lam u - mu v = (1 - lam) + lam (1 - u) - mu v
 
-        with 1 - lam and 1 - u rounded after the subtraction, nothing is lost. Returns (D, H, size//2 + 1, 2) of dtype.
+        with 1 - lam and 1 - u rounded after the subtraction, nothing is lost. The result is (D, H, size//2 + 1, 2).
         """
 
-    def transfer_backward(self, grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-        """Gradients of lam, mu, w and alpha in float64, for the gradient of `transfer`'s result, in its dtype."""
+    def transfer_backward(
+        self, *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
+    ) -> TransferGradients:
+        """Return the gradients for `grad`, the gradient of the result of `transfer`, in its dtype."""
 
     def transpose(self, source: Tensor, target: Tensor) -> None:
-        """target[i, b, a] = source[i, a, b]. Either may be a part of something larger."""
+        """Set target[i, b, a] = source[i, a, b]. Either may be a slice of something larger."""
 
     def scan(
-        self, system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+        self, *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
+        x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
         h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
     ) -> Tensor:  # fmt: skip
-        """The recurrence of system = (lam, mu, b, c, k, alpha) over a chunk; the memory advances in place.
+        """Run the recurrence over a chunk; the memory advances in place.
 
-        x (B, L, H), row i valid up to lengths[i]. Returns y (B, L, H), 0 where padded.
+        x is (B, L, H), and row i is valid up to lengths[i]. The result y is (B, L, H), 0 where padded.
         """
 
     def scan_backward(
-        self, grads: Sequence[Tensor], system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor,
-        layout: Tensor, h: Tensor, feedback: Tensor,
-    ) -> list[Tensor]:  # fmt: skip
-        """Gradients of lam, mu, b, c, alpha, x, h and feedback (the last two as they were before the chunk) for the
-        gradients of y, h and feedback (as they are after it). All delays have rings.
+        self, *, g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
+        lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
+        x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    ) -> ScanGradients:  # fmt: skip
+        """Return the gradients for those of y, and of h and feedback as they are after the chunk.
+
+        All delays have rings; there are no copies.
         """
+
+
+class Chosen(str):
+    """The name of a backend that was switched to. As a context manager, it switches back at the end of the block."""
+
+    _before: str | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _asked
+        _asked = self._before
 
 
 _asked: str | None = os.environ.get("DELAYSSM_BACKEND") or None
 
 
-def backend(name: str | None = None) -> str:
-    """The name of the backend in use, on the GPU if there is one; given a name, switch to that one.
+def backend(name: str | None = None) -> str | Chosen:
+    """Return the name of the backend in use; given a name, switch to that one.
 
-    Unless one is asked for, by this function or the environment variable DELAYSSM_BACKEND, it is the best that can be
-    imported. One that was asked for and cannot run is an error, never a silent fallback.
+    The switch is for the whole process, or for a block: ``with delayssm.backend("eager"): ...``. Unless a backend is
+    asked for, here or by the environment variable DELAYSSM_BACKEND, it is the best one that can be imported, for the
+    GPU if there is one. A backend that was asked for and cannot run is an error, never a silent fallback.
     """
     global _asked
     if name is not None:
         _load(name)
-        _asked = name
+        chosen = Chosen(name)
+        chosen._before, _asked = _asked, name
+        return chosen
     if _asked is not None:
         _load(_asked)
         return _asked
@@ -97,7 +150,7 @@ def backend(name: str | None = None) -> str:
 
 
 def choice(device_type: str) -> str:
-    """The name of the backend for tensors on this kind of device; eager where the one asked for has no such device."""
+    """Return the name of the backend for a kind of device: eager where the one asked for does not run on it."""
     choices = _CHOICES.get(device_type, ["eager"])
     if _asked is not None:
         return _asked if _asked in choices else "eager"
@@ -105,7 +158,7 @@ def choice(device_type: str) -> str:
 
 
 def active(device_type: str) -> Backend:
-    """The backend for tensors on this kind of device."""
+    """Return the backend for tensors on a kind of device."""
     return _load(choice(device_type))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import prange
 
+from delayssm.backends import FIRST_SLOT, SLOT_COUNT
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 
 
@@ -17,7 +18,7 @@ def _channel(
     """
     grad_y, grad_h, grad_feedback = grads
     g_coefs, g_alpha, g_x, g_h, g_feedback = found
-    modes, a, first, slots = state.shape[3], alpha[h], layout[h, 0], layout[h, 1]
+    modes, a, first, slots = state.shape[3], alpha[h], layout[h, FIRST_SLOT], layout[h, SLOT_COUNT]
     longest = 0
     for row in range(len(lengths)):
         longest = max(longest, lengths[row])

@@ -7,7 +7,7 @@ This file converts tensors and decides on threads; the loops are in `numba_trans
 import functools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from delayssm.backends import eager, numba_adjoint, numba_recurrence, numba_transfer
+from delayssm.backends import ScanGradients, TransferGradients, eager, numba_adjoint, numba_recurrence, numba_transfer
 
 #: Below this many elementary updates a second thread costs more than it brings.
 _PARALLEL_WORK = 200_000
@@ -25,23 +25,27 @@ _PARALLEL_WORK = 200_000
 _one_at_a_time = threading.Lock()
 
 
-def transfer(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
-    w = system[2]
+def transfer(
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
+) -> Tensor:
     if dtype != torch.float64:
-        return eager.transfer(system, size, rho, dtype)
+        return eager.transfer(lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho, dtype=dtype)
     out = w.new_empty(*w.shape[:2], size // 2 + 1, 2)
-    run(numba_transfer.transfer, _threads(w.numel() * size), _arrays(system), _roots(size), rho, _array(out))
+    system = _arrays(lam, mu, w, k, alpha)
+    run(numba_transfer.transfer, _threads(w.numel() * size), system, _roots(size), rho, _array(out))
     return out
 
 
-def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-    lam, mu, w, _, alpha = system
+def transfer_backward(
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
+) -> TransferGradients:
     if grad.dtype != torch.float64:
-        return eager.transfer_backward(grad, system, size, rho)
-    found = _zeros_like(lam, mu, w, alpha)
-    arguments = (_array(grad), _arrays(system), _roots(size), rho, _arrays(found))
+        return eager.transfer_backward(grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho)
+    gradients = TransferGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
+    system = _arrays(lam, mu, w, k, alpha)
+    arguments = (_array(grad), system, _roots(size), rho, _arrays(*gradients))
     run(numba_transfer.transfer_backward, _threads(w.numel() * size), *arguments)
-    return found
+    return gradients
 
 
 def transpose(source: Tensor, target: Tensor) -> None:
@@ -51,54 +55,61 @@ def transpose(source: Tensor, target: Tensor) -> None:
 
 
 def scan(
-    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+    *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
     h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     memory = tuple(t.numpy() for t in (h, feedback, copies, inputs))
-    parts = _threads(x.numel() * h.shape[-1])
-    scratch = np.empty((parts, numba_recurrence.SCRATCH))
+    threads = _threads(x.numel() * h.shape[-1])
+    scratch = np.empty((threads, numba_recurrence.SCRATCH))
     arguments = (
-        rows(system).numpy(),
-        *_arrays((*system[4:], x, lengths, position, layout)),
+        rows(lam, mu, b, c).numpy(),
+        *_arrays(k, alpha, x, lengths, position, layout),
         memory,
         _array(y),
         scratch,
     )
-    run(numba_recurrence.scan, parts, *arguments)
+    run(numba_recurrence.scan, threads, *arguments)
     return y
 
 
 def scan_backward(
-    grads: Sequence[Tensor], system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor,
-    layout: Tensor, h: Tensor, feedback: Tensor,
-) -> list[Tensor]:  # fmt: skip
-    coefs, alpha = rows(system), system[5]
-    found = _zeros_like(coefs, alpha, x, h, feedback)
-    arguments = (_arrays(grads), *_arrays((coefs, alpha, x, lengths, position, layout, h, feedback)), _arrays(found))
+    *, g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
+    lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+) -> ScanGradients:  # fmt: skip
+    coefs = rows(lam, mu, b, c)
+    gradients = [_zeros_like(t) for t in (coefs, alpha, x, h, feedback)]
+    arguments = (
+        _arrays(g_y, g_h, g_feedback),
+        *_arrays(coefs, alpha, x, lengths, position, layout, h, feedback),
+        _arrays(*gradients),
+    )
     run(numba_adjoint.scan_backward, _threads(x.numel() * h.shape[-1]), *arguments)
-    pairs = found[0].view(len(alpha), 4, 2, -1).transpose(2, 3).unbind(1)
-    return [*(z.clone() for z in pairs), *found[1:]]
+    g_coefs, g_alpha, g_x, g_h, g_feedback = gradients
+    lam, mu, b, c = (z.clone() for z in g_coefs.view(len(alpha), 4, 2, -1).transpose(2, 3).unbind(1))
+    return ScanGradients(lam, mu, b, c, g_alpha, g_x, g_h, g_feedback)
 
 
-def rows(system: Sequence[Tensor]) -> Tensor:
-    """lam, mu, b, c (H, n, 2) as rows of one tensor, (H, 8, n)."""
-    return torch.cat([z.detach().transpose(1, 2) for z in system[:4]], 1)
+def rows(lam: Tensor, mu: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """Return coefficients (H, n, 2) as rows of one tensor, (H, 8, n): each real part before its imaginary part."""
+    return torch.cat([z.detach().transpose(1, 2) for z in (lam, mu, b, c)], 1)
 
 
 def threads() -> int:
-    """As many as torch uses."""
+    """Return the number of threads: as many as torch uses."""
     most: int = numba.config.NUMBA_NUM_THREADS
     return min(torch.get_num_threads(), most)
 
 
 def _threads(work: int) -> int:
-    """The same, where that pays."""
+    """Return the number of threads for some amount of work: one where a second would not pay."""
     return threads() if work >= _PARALLEL_WORK else 1
 
 
 def run(loops: Callable[..., Any], threads: int, *args: Any) -> Any:
-    """Call compiled code with so many threads."""
+    """Call compiled code with a number of threads."""
     with _one_at_a_time:
         numba.set_num_threads(threads)
         return loops(*args)
@@ -109,16 +120,16 @@ def _array(t: Tensor) -> NDArray[Any]:
     return array
 
 
-def _arrays(tensors: Sequence[Tensor]) -> tuple[NDArray[Any], ...]:
+def _arrays(*tensors: Tensor) -> tuple[NDArray[Any], ...]:
     return tuple(_array(t) for t in tensors)
 
 
-def _zeros_like(*tensors: Tensor) -> list[Tensor]:
-    return [torch.zeros_like(t, memory_format=torch.contiguous_format) for t in tensors]
+def _zeros_like(t: Tensor) -> Tensor:
+    return torch.zeros_like(t, memory_format=torch.contiguous_format)
 
 
 @functools.lru_cache(maxsize=32)
 def _roots(size: int) -> NDArray[np.float64]:
-    """e^(-2 pi i m / size) for m = 0..size-1, as pairs."""
+    """Return e^(-2 pi i m / size) for m = 0..size-1, as pairs."""
     angle = np.arange(size) * (-2 * math.pi / size)
     return np.stack((np.cos(angle), np.sin(angle)), axis=-1)

@@ -1,4 +1,4 @@
-"""A token through a whole model in one compiled call. The loops are in `numba_recurrence`."""
+"""One token through a whole model in one compiled call. The loops are in `numba_recurrence`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,14 @@ _PARALLEL_MODES = 500
 
 @dataclass(frozen=True)
 class BlockTensors:
-    """One residual block: its parameters, in float32, and its state."""
+    """Parameters and state of one residual block; the parameters are float32."""
 
-    system: Sequence[Tensor]
+    lam: Tensor
+    mu: Tensor
+    b: Tensor
+    c: Tensor
+    k: Tensor
+    alpha: Tensor
     D: Tensor
     prenorm: bool
     eps: float
@@ -78,9 +83,9 @@ class Program:
         self._model = torch.tensor([self._number(values.get(name, 0)) for name in numba_recurrence.MODEL])
 
     def run(self, x: Tensor, out: Tensor) -> bool:
-        """Vectors (B, H) -> (B, H), or tokens (B,) int64 -> logits (B, V); the states advance.
+        """Turn vectors (B, H) into (B, H), or tokens (B,) int64 into logits (B, V); the states advance.
 
-        False if a stream has reached its greatest length; the states are then as before.
+        Return False if a stream has reached its greatest length; the states are then as before.
         """
         dtype = torch.int64 if self._vocabulary else torch.float32
         if x.shape != self.takes or x.dtype != dtype:
@@ -98,7 +103,7 @@ class Program:
         return status != numba_recurrence.FULL
 
     def _block(self, block: BlockTensors) -> list[int]:
-        """One block, in the order of `numba_recurrence.FIELDS`."""
+        """Return one block, in the order of `numba_recurrence.FIELDS`."""
         values: dict[str, Tensor | int] = {
             "modes": block.h.shape[-1],
             "slots": block.feedback.shape[1],
@@ -106,9 +111,9 @@ class Program:
             "kept": block.inputs.shape[1],
             "prenorm": int(block.prenorm),
             "batch_norm": int(block.mean is not None),
-            "coefs": rows(block.system),
-            "k": block.system[4],
-            "alpha": block.system[5],
+            "coefs": rows(block.lam, block.mu, block.b, block.c),
+            "k": block.k,
+            "alpha": block.alpha,
             "D": block.D,
             "layout": block.layout,
             "state": block.h,
@@ -126,7 +131,7 @@ class Program:
         return [self._number(values[name]) for name in numba_recurrence.FIELDS]
 
     def _number(self, value: Tensor | int) -> int:
-        """A size as it is, a tensor by its address."""
+        """Return a size as it is, and a tensor as its address."""
         if isinstance(value, int):
             return value
         assert value.is_contiguous()

@@ -11,7 +11,7 @@ import numpy as np
 from numba import carray, prange, types
 from numba.extending import intrinsic
 
-from delayssm.backends import BLOCK
+from delayssm.backends import BLOCK, COPY_COUNT, FIRST_COPY, FIRST_INPUT, FIRST_SLOT, INPUT_COUNT, SLOT_COUNT
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 
 assert BLOCK == 8, "_refill has the tokens of a block written out"
@@ -40,7 +40,7 @@ def _move(pr: float, pi: float, x: float, a: float, n: int, row: int, part: int,
 @compiled(inline=True)
 def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float:
     """x_t; 0 before the stream, and for what a block looks at beyond its end."""
-    return float(inputs[row, layout[h, 4] + t]) if 0 <= t < layout[h, 5] else 0.0
+    return float(inputs[row, layout[h, FIRST_INPUT] + t]) if 0 <= t < layout[h, INPUT_COUNT] else 0.0
 
 
 @compiled(inline=True)
@@ -49,7 +49,7 @@ def _refill(
 ) -> None:
     """The feedback of tokens t..t+7 from a cascade, by moving its copies of the state, the last one first."""
     _, feedback, copies, inputs = memory
-    modes, slot = feedback.shape[3], layout[h, 0]
+    modes, slot = feedback.shape[3], layout[h, FIRST_SLOT]
     for tile in range(0, modes, _TILE):
         width = min(_TILE, modes - tile)
         for r in range(6):
@@ -58,8 +58,8 @@ def _refill(
         for r in range(8, 8 + 2 * BLOCK):
             for n in range(width):
                 w[part, r * _ROW + n] = 0.0
-        for j in range(layout[h, 3], 0, -1):
-            at, past = layout[h, 2] + j - 1, t - j * k
+        for j in range(layout[h, COPY_COUNT], 0, -1):
+            at, past = layout[h, FIRST_COPY] + j - 1, t - j * k
             x0 = _past_input(row, h, past, layout, inputs)
             x1 = _past_input(row, h, past + 1, layout, inputs)
             x2 = _past_input(row, h, past + 2, layout, inputs)
@@ -96,7 +96,7 @@ def _refill(
 def _step(row: int, h: int, t: int, xt: float, a: float, coefs: Array, layout: Array, memory: Arrays) -> float:
     """One token of one channel whose feedback is there: the state advances; 2 Re(c . h_t)."""
     state, feedback, _, inputs = memory
-    modes, slots = state.shape[3], layout[h, 1]
+    modes, slots = state.shape[3], layout[h, SLOT_COUNT]
     out = 0.0
     if slots == 0:
         for n in range(modes):
@@ -105,8 +105,8 @@ def _step(row: int, h: int, t: int, xt: float, a: float, coefs: Array, layout: A
             im = coefs[h, 0, n] * pi + coefs[h, 1, n] * pr + coefs[h, 5, n] * xt
             state[row, h, 0, n], state[row, h, 1, n] = re, im
             out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
-    elif layout[h, 3] == 0:
-        slot = layout[h, 0] + t % slots
+    elif layout[h, COPY_COUNT] == 0:
+        slot = layout[h, FIRST_SLOT] + t % slots
         for n in range(modes):
             pr, pi = state[row, h, 0, n], state[row, h, 1, n]
             fr, fi = feedback[row, slot, 0, n], feedback[row, slot, 1, n]
@@ -118,9 +118,9 @@ def _step(row: int, h: int, t: int, xt: float, a: float, coefs: Array, layout: A
             feedback[row, slot, 1, n] = coefs[h, 2, n] * ei + coefs[h, 3, n] * er
             out += coefs[h, 6, n] * re - coefs[h, 7, n] * im
     else:
-        slot = layout[h, 0] + t % BLOCK
-        if t < layout[h, 5]:
-            inputs[row, layout[h, 4] + t] = xt
+        slot = layout[h, FIRST_SLOT] + t % BLOCK
+        if t < layout[h, INPUT_COUNT]:
+            inputs[row, layout[h, FIRST_INPUT] + t] = xt
         for n in range(modes):
             pr, pi = state[row, h, 0, n], state[row, h, 1, n]
             fr, fi = feedback[row, slot, 0, n], feedback[row, slot, 1, n]
@@ -144,7 +144,7 @@ def _leap(
     j k tokens before the end. `coming` is room for the feedback of min(k, m) tokens.
     """
     state, _, copies, inputs = memory
-    modes, first, count = state.shape[3], layout[h, 2] - 1, layout[h, 3]
+    modes, first, count = state.shape[3], layout[h, FIRST_COPY] - 1, layout[h, COPY_COUNT]
     ahead, q, r = min(k, m), m // k, m % k
     for s in range(ahead):
         for n in range(modes):
@@ -177,8 +177,8 @@ def _leap(
                 for n in range(modes):
                     copies[row, first + j, 0, n], copies[row, first + j, 1, n] = pr[n], pi[n]
         xt, out, feeds = float(x[row, i + s, h]), 0.0, s + k < m
-        if t + s < layout[h, 5]:
-            inputs[row, layout[h, 4] + t + s] = xt
+        if t + s < layout[h, INPUT_COUNT]:
+            inputs[row, layout[h, FIRST_INPUT] + t + s] = xt
         for n in range(modes):
             re = coefs[h, 0, n] * pr[n] - coefs[h, 1, n] * pi[n] + coming[slot, 0, n] + coefs[h, 4, n] * xt
             im = coefs[h, 0, n] * pi[n] + coefs[h, 1, n] * pr[n] + coming[slot, 1, n] + coefs[h, 5, n] * xt
@@ -205,13 +205,13 @@ def scan(
     modes, length = memory[0].shape[3], x.shape[1]
     longest = 0
     for h in range(channels):
-        if layout[h, 3] > 0:
+        if layout[h, COPY_COUNT] > 0:
             longest = max(longest, min(k[h], length))
     for part in prange(parts):
         coming = np.empty((longest, 2, modes))
         for task in range(part, len(x) * channels, parts):
             row, h = task // channels, task % channels
-            i, cascade = 0, layout[h, 3] > 0
+            i, cascade = 0, layout[h, COPY_COUNT] > 0
             while i < lengths[row]:
                 t = position[row] + i
                 if cascade and t % BLOCK == h % BLOCK:
@@ -270,7 +270,7 @@ def _channels(part: int, parts: int, block: Array, u: Array, w: Array) -> None:
     for h in range(part * H // parts, (part + 1) * H // parts):
         for row in range(B):
             t, xt = position[row], float(u[row, h])
-            if layout[h, 3] > 0 and t % BLOCK == h % BLOCK:
+            if layout[h, COPY_COUNT] > 0 and t % BLOCK == h % BLOCK:
                 _refill(row, h, t, k[h], alpha[h], coefs, layout, memory, part, w)
             y = _step(row, h, t, xt, alpha[h], coefs, layout, memory) + D_[h] * xt
             u[row, h] = 0.5 * y * (1 + math.erf(y * math.sqrt(0.5)))

@@ -6,14 +6,13 @@ Gradients through `stream` are the eager ones: training goes through the transfe
 
 import functools
 import math
-from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from delayssm.backends import BLOCK, eager, triton_recurrence, triton_transfer
+from delayssm.backends import BLOCK, COPY_COUNT, TransferGradients, eager, triton_recurrence, triton_transfer
 
 #: Room for what cascades feed back while a chunk runs through them. Longer chunks take several launches.
 _SCRATCH_BYTES = 1 << 28
@@ -24,44 +23,46 @@ transpose = eager.transpose
 scan_backward = eager.scan_backward
 
 
-def transfer(system: Sequence[Tensor], size: int, rho: float, dtype: torch.dtype) -> Tensor:
-    w = system[2]
+def transfer(
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
+) -> Tensor:
     directions, channels, modes, _ = w.shape
     bins = size // 2 + 1
     out = torch.empty(directions, channels, bins, 2, dtype=dtype, device=w.device)
     grid = triton.cdiv(bins, triton_transfer.FORWARD["BLOCK_M"]), directions * channels
     triton_transfer.transfer[grid](
-        *_contiguous(system), *_geometry(size, rho, w.device), out, channels, modes, bins, size,
+        *_contiguous(lam, mu, w, k, alpha), *_geometry(size, rho, w.device), out, channels, modes, bins, size,
         dtype=_TYPES[dtype], **triton_transfer.FORWARD,
     )  # fmt: skip
     return out
 
 
-def transfer_backward(grad: Tensor, system: Sequence[Tensor], size: int, rho: float) -> list[Tensor]:
-    w = system[2]
+def transfer_backward(
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
+) -> TransferGradients:
     directions, channels, modes, _ = w.shape
     g_lam, g_mu, g_w = (torch.empty_like(w, memory_format=torch.contiguous_format) for _ in range(3))
     g_alpha = w.new_empty(w.shape[:3])
     grid = triton.cdiv(modes, triton_transfer.BACKWARD["BLOCK_N"]), directions * channels
     triton_transfer.transfer_backward[grid](
-        grad.contiguous(), *_contiguous(system), *_geometry(size, rho, w.device), g_lam, g_mu, g_w, g_alpha,
+        *_contiguous(grad, lam, mu, w, k, alpha), *_geometry(size, rho, w.device), g_lam, g_mu, g_w, g_alpha,
         channels, modes, size // 2 + 1, size, dtype=_TYPES[grad.dtype], **triton_transfer.BACKWARD,
     )  # fmt: skip
-    return [g_lam.sum(0), g_mu.sum(0), g_w, g_alpha.sum((0, 2))]
+    return TransferGradients(lam=g_lam.sum(0), mu=g_mu.sum(0), w=g_w, alpha=g_alpha.sum((0, 2)))
 
 
 def scan(
-    system: Sequence[Tensor], x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
+    *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
     h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     x = x.contiguous()
-    constants = _contiguous(system)
+    constants = _contiguous(lam, mu, b, c, k, alpha)
     rooms, room = layout, 0  # nothing looks at them
     coming = feedback
     if copies.shape[1] > 0 and x.shape[1] >= BLOCK:
-        k = system[4]
-        needed = torch.where(layout[:, 3] > 0, k.clamp(max=x.shape[1]), 0)
+        needed = torch.where(layout[:, COPY_COUNT] > 0, k.clamp(max=x.shape[1]), 0)
         rooms, room = needed.cumsum(0) - needed, int(needed.sum())
     modes = h.shape[-1]
     at_once = max(1, _SCRATCH_BYTES // max(1, room * 2 * modes * feedback.element_size()))
@@ -81,18 +82,18 @@ def scan(
 
 
 def recurrence_launch(modes: int) -> dict[str, int]:
-    """Launch parameters: one mode for each thread, up to the next power of two."""
+    """Return launch parameters: one mode for each thread, up to the next power of two."""
     block = triton.next_power_of_2(modes)
     return {"BLOCK_N": block, "num_warps": max(1, block // 32)}
 
 
-def _contiguous(system: Sequence[Tensor]) -> list[Tensor]:
-    return [t.contiguous() for t in system]
+def _contiguous(*tensors: Tensor) -> list[Tensor]:
+    return [t.contiguous() for t in tensors]
 
 
 @functools.lru_cache(maxsize=32)
 def _geometry(size: int, rho: float, device: torch.device) -> tuple[Tensor, Tensor]:
-    """e^(-2 pi i m / size) for m = 0..size-1, as pairs; and rho. Numbers given to a kernel would be float32."""
+    """Return e^(-2 pi i m / size) for m = 0..size-1, as pairs, and rho. Numbers given to a kernel would be float32."""
     angle = torch.arange(size, dtype=torch.float64) * (-2 * math.pi / size)
     roots = torch.stack((angle.cos(), angle.sin()), -1)
     return roots.to(device), torch.tensor([rho], dtype=torch.float64, device=device)

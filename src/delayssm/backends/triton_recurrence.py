@@ -7,7 +7,14 @@ token through a layer is a single launch, whatever mixture of memories its chann
 import triton
 import triton.language as tl
 
+from delayssm import backends
 from delayssm.backends import BLOCK
+
+#: Columns of the layout, as constants that kernels can use.
+FIRST_SLOT, SLOT_COUNT = tl.constexpr(backends.FIRST_SLOT), tl.constexpr(backends.SLOT_COUNT)
+FIRST_COPY, COPY_COUNT = tl.constexpr(backends.FIRST_COPY), tl.constexpr(backends.COPY_COUNT)
+FIRST_INPUT, INPUT_COUNT = tl.constexpr(backends.FIRST_INPUT), tl.constexpr(backends.INPUT_COUNT)
+COLUMNS = tl.constexpr(6)
 
 assert BLOCK == 8, "_refill has the tokens of a block written out"
 
@@ -154,9 +161,10 @@ def scan(  # type: ignore[no-untyped-def]
     row, h = task // channels, task % channels
     n = tl.arange(0, BLOCK_N)
     real = n < modes
-    first_slot, slots = tl.load(layout + 6 * h), tl.load(layout + 6 * h + 1)
-    first_copy, count = tl.load(layout + 6 * h + 2), tl.load(layout + 6 * h + 3)
-    first_input, kept = tl.load(layout + 6 * h + 4), tl.load(layout + 6 * h + 5)
+    layout += COLUMNS * h
+    first_slot, slots = tl.load(layout + FIRST_SLOT), tl.load(layout + SLOT_COUNT)
+    first_copy, count = tl.load(layout + FIRST_COPY), tl.load(layout + COPY_COUNT)
+    first_input, kept = tl.load(layout + FIRST_INPUT), tl.load(layout + INPUT_COUNT)
     feedback += (row * slots_all + first_slot) * 2 * modes
     copies += (row * copies_all + first_copy) * 2 * modes
     inputs += row * inputs_all + first_input

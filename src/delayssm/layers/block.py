@@ -1,58 +1,94 @@
 """The residual block."""
 
+from dataclasses import dataclass
+
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delayssm.layers.norms import Norm, make_norm, normalise, require_streamable
-from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths, check_positions, check_sequence
-from delayssm.system.padding import take, without_padding
+from delayssm.config import Config, Device
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_sequence
+from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
+from delayssm.layers.streaming import Streaming
+from delayssm.system.spans import take, without_padding
 from delayssm.system.state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig(Config):
+    """Configuration of `Block`.
+
+    Args:
+        layer: Layer inside the block.
+        norm: Kind of norm, "layer" or "batch".
+        prenorm: Whether the norm stands before the layer; otherwise after the sum with its input.
+    """
+
+    layer: Config
+    norm: Norm = "layer"
+    prenorm: bool = True
+
+    def __post_init__(self) -> None:
+        check_norm(self.norm)
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Block":
+        layer = self.layer.build(device, dtype)
+        assert isinstance(layer, Streaming)
+        return Block(layer, norm=self.norm, prenorm=self.prenorm)
 
 
 class Block(Streaming[State]):
     """x + layer(norm(x)) with pre-norm, norm(x + layer(x)) without.
 
     Args:
-        layer: `DS4D`, `S4D`, or anything that keeps the `Streaming` contract.
-        norm: "layer" or "batch".
-        prenorm: where the norm stands.
+        layer: `DS4D`, `S4D`, or any other module that keeps the `Streaming` contract.
+        norm: Kind of norm, as in `BlockConfig`.
+        prenorm: Place of the norm, as in `BlockConfig`.
     """
 
-    def __init__(self, layer: Streaming[State], *, norm: Norm = "layer", prenorm: bool = True) -> None:
+    def __init__(
+        self, layer: Streaming[State], *, norm: Norm = BlockConfig.norm, prenorm: bool = BlockConfig.prenorm
+    ) -> None:
         super().__init__()
         self.d_model = layer.d_model
         self.prenorm = prenorm
         self.layer = layer
-        self.norm = make_norm(norm, self.d_model)
+        like = next(layer.parameters(), torch.empty(0))
+        self.norm = make_norm(norm, self.d_model, like.device, like.dtype)
+
+    @property
+    def config(self) -> BlockConfig:
+        norm: Norm = "batch" if isinstance(self.norm, BatchNorm) else "layer"
+        return BlockConfig(layer=self.layer.config, norm=norm, prenorm=self.prenorm)
 
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """The whole sequence by FFT."""
+        """Return the outputs for a whole sequence, by FFT."""
         check_sequence(x, self.d_model, self.norm.weight.dtype)
         check_positions(at, x)
-        lengths = check_lengths(lengths, x)
-        x = without_padding(x, lengths)
+        spans = check_lengths(lengths, x)
+        x = without_padding(x, spans)
         if self.prenorm:
-            y: Tensor = self.layer(normalise(self.norm, x, lengths), lengths, at)
+            y: Tensor = self.layer(normalise(self.norm, x, spans), spans, at)
             return take(x, at) + y
         # Batch statistics are over all positions, so none can be left out before the norm.
-        y = without_padding(normalise(self.norm, x + self.layer(x, lengths), lengths), lengths)
+        y = without_padding(normalise(self.norm, x + self.layer(x, spans), spans), spans)
         return take(y, at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """A chunk by recurrence."""
+        """Return the outputs for a chunk, by recurrence, and the state after it."""
         require_streamable(self.norm)
         check_sequence(x, self.d_model, self.norm.weight.dtype)
-        lengths = check_lengths(lengths, x)
-        x = without_padding(x, lengths)
+        spans = check_lengths(lengths, x)
+        x = without_padding(x, spans)
         if self.prenorm:
-            y, state = self.layer.stream(normalise(self.norm, x, lengths), state, lengths)
+            y, state = self.layer.stream(normalise(self.norm, x, spans), state, spans)
             return x + y, state
-        y, state = self.layer.stream(x, state, lengths)
-        return without_padding(normalise(self.norm, x + y, lengths), lengths), state
+        y, state = self.layer.stream(x, state, spans)
+        return without_padding(normalise(self.norm, x + y, spans), spans), state
 
     def extra_repr(self) -> str:
         return f"prenorm={self.prenorm}"

@@ -1,8 +1,8 @@
-"""One compiled call for a token through blocks one after another, in place of dozens of small operations.
+"""One compiled call for a token through a whole stack, in place of dozens of small operations.
 
-Between two tokens the caches are full of coefficients, and every look at a Python object is a trip to memory. Hence two
-ways to the same compiled call: a model's `step` first makes sure that no parameter has changed, which takes about a
-third of its time; a `Decoder` is bound to the parameters as they were when it was made.
+Between two tokens the caches are full of coefficients, so every access to a Python object goes to main memory. Hence
+there are two ways to the same compiled call: the `step` of a model first makes sure that no parameter has changed,
+which takes about a third of its time; a `Decoder` is bound to the parameters as they were when it was made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from delayssm.system.state import State, States
 if TYPE_CHECKING:
     from delayssm.backends.numba_decode import BlockTensors, Program
 
-#: The embedding, the norm and the head of a model for tokens.
+#: Embedding, norm and head of a model for tokens.
 Around = tuple[Tokens, nn.LayerNorm, nn.Linear] | tuple[()]
 
 #: Modules whose arithmetic the compiled call knows. A subclass may do something else.
@@ -35,48 +35,48 @@ class Decoder:
     """A model bound to its streams: the fastest way to go on token by token.
 
     decoder = model.decoder(state)
-    y = decoder(x)  # what model.step(x, state) gives; the next call writes to the same memory
-    decoder.state  # the streams as they are now, to save, select from, or go on with in another way
+    y = decoder(x)  # what model.step(x, state) returns; the next call writes to the same memory
+    decoder.state  # the streams as they are now, to save, select from, or continue in another way
 
-    Streams advance in place. Parameters must not change meanwhile; make another decoder after they have.
+    Streams advance in place. Parameters must not change meanwhile; make another decoder when they have.
     """
 
     def __init__(self, step: Callable[[Tensor, States], tuple[Tensor, States]], state: States) -> None:
-        """For models that have no compiled call: by their own step."""
+        """Bind a model without a compiled call by its own `step`."""
         self._step, self._state = step, state
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
-        """One token per row: vectors (B, H) or tokens (B,), as the model takes them."""
+        """Return the outputs for one token per row: vectors (B, H) or tokens (B,), as the model takes them."""
         y, self._state = self._step(x, self._state)
         return y
 
     @property
     def state(self) -> States:
-        """The streams as they are now."""
+        """Streams as they are now."""
         return self._state
 
 
 class CompiledDecoder(Decoder):
-    """The same by the compiled call alone."""
+    """A decoder that makes the compiled call alone."""
 
     def __init__(self, program: Program, state: States) -> None:
         state.require_unspent()
         self._program, self._state = program, state
-        self._memories = state.memories()
-        self._advances = sum(memory.advances for memory in self._memories)
+        self._usages = state.usages()
+        self._advances = sum(usage.advances for usage in self._usages)
         self._out = torch.empty(program.gives)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if sum([memory.advances for memory in self._memories]) != self._advances:
+        if sum([usage.advances for usage in self._usages]) != self._advances:
             raise RuntimeError(
                 "other calls have advanced these streams; make a new decoder from the state they returned"
             )
         if not self._program.run(x, self._out):
             self._state.parts[0].require_room(1)
-        self._advances += len(self._memories)
-        for memory in self._memories:
-            memory.advance(1)
+        self._advances += len(self._usages)
+        for usage in self._usages:
+            usage.advance(1)
         return self._out
 
     @property
@@ -85,7 +85,7 @@ class CompiledDecoder(Decoder):
 
 
 def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Program | None:
-    """The compiled call for this state, None where only the modules can advance it. It is kept with the state."""
+    """Return the compiled call for this state, None where only the modules can advance it. The state keeps it."""
     if choice("cpu") != "numba" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
     signature = _signature(blocks, around)
@@ -105,17 +105,17 @@ def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Progra
 
 
 def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tuple[Tensor, States]:
-    """One token, and the state after it, which the memory now belongs to."""
+    """Return the output for one token per row, and the state after it, which the memory now belongs to."""
     y = torch.empty(program.gives) if out is None else out
     if not program.run(x, y):
         state.parts[0].require_room(1)
     for part in state.parts:
-        part.memory.advance(1)
+        part.usage.advance(1)
     return y, state.current()
 
 
 def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
-    """Changes whenever a parameter is replaced, moved or written to; None for modules that are not known."""
+    """Return a value that changes when a parameter is replaced, moved or written to; None for unknown modules."""
     modules: list[Any] = [*around]
     found: list[object] = []
     for block in blocks._modules.values():
@@ -142,7 +142,7 @@ def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
 
 
 def _is_supported(blocks: Sequence[Block], around: Around) -> bool:
-    """In float32 on a CPU, in one piece, and without what differs from chunk to chunk while training."""
+    """Return whether all is in float32 on a CPU and contiguous, and nothing differs from chunk to chunk."""
     for block in blocks:
         if block.training and (isinstance(block.norm, BatchNorm) or getattr(block.layer, "dropout", False)):
             return False
@@ -160,7 +160,7 @@ def _tensors(block: Block, state: State) -> BlockTensors:
     norm, ssm, linear = block.norm, block.layer.ssm, block.layer.linear
     batch_norm = norm if isinstance(norm, BatchNorm) else None
     return BlockTensors(
-        system=ssm.constants_for(state),
+        **ssm.constants_for(state)._asdict(),
         D=ssm.D,
         prenorm=block.prenorm,
         eps=norm.eps,

@@ -1,34 +1,62 @@
 """The first layer of a model: tokens or values become vectors."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.layers.streaming import Lengths, check_lengths, check_sequence
-from delayssm.system.padding import padding
+from delayssm.config import Config, Device
+from delayssm.layers.checks import Lengths, check_lengths, check_sequence
+
+
+@dataclass(frozen=True)
+class TokensConfig(Config):
+    """Configuration of `Tokens`.
+
+    Args:
+        vocab_size: Number of tokens; they are numbers from 0 to vocab_size - 1.
+        d_model: Width of the vectors.
+    """
+
+    vocab_size: int
+    d_model: int
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < 1:
+            raise ValueError(f"vocab_size must be at least 1, not {self.vocab_size}")
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Tokens":
+        return Tokens(self.vocab_size, self.d_model, device=device, dtype=dtype)
 
 
 class Tokens(nn.Embedding):
-    """A vector for each of `vocab_size` tokens."""
+    """A learned vector for each token."""
 
-    def __init__(self, vocab_size: int, d_model: int) -> None:
-        if vocab_size < 1:
-            raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
-        super().__init__(vocab_size, d_model)
+    def __init__(
+        self, vocab_size: int, d_model: int, *, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
+        self._config = TokensConfig(vocab_size, d_model)
+        super().__init__(vocab_size, d_model, device=device, dtype=dtype)
+
+    @property
+    def config(self) -> TokensConfig:
+        """What decides this layer."""
+        return self._config
 
     def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
-        """Padding may hold any number."""
+        """Return the vectors of tokens. Padding may hold any number."""
         return super().forward(self.checked(x, lengths))
 
     def checked(self, x: Tensor, lengths: Lengths = None) -> Tensor:
-        """x, after making sure that it is made of tokens; 0 where it is padding."""
+        """Return x with zeros in its padding, after making sure that it is made of tokens."""
         if x.ndim != 2:
             raise ValueError(f"expected tokens of shape (batch, length), not {tuple(x.shape)}")
         if x.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"tokens must be whole numbers (torch.int64), not {x.dtype}")
-        valid = check_lengths(lengths, x)
-        if valid is not None:
-            x = x.masked_fill(padding(valid, x.shape[1]).squeeze(-1), 0)
+        spans = check_lengths(lengths, x)
+        if spans is not None:
+            x = x.masked_fill(spans.padding(x.shape[1]).squeeze(-1), 0)
         # Looking at values elsewhere would make the host wait for the device.
         if x.device.type == "cpu" and x.numel() and not torch.compiler.is_compiling():
             low, high = map(int, x.aminmax())
@@ -38,15 +66,39 @@ class Tokens(nn.Embedding):
         return x
 
 
-class Values(nn.Linear):
-    """A linear map of `features` numbers per time."""
+@dataclass(frozen=True)
+class ValuesConfig(Config):
+    """Configuration of `Values`.
 
-    def __init__(self, features: int, d_model: int) -> None:
-        if features < 1:
-            raise ValueError(f"features must be at least 1, not {features}")
-        super().__init__(features, d_model)
+    Args:
+        features: Numbers per time.
+        d_model: Width of the vectors.
+    """
+
+    features: int
+    d_model: int
+
+    def __post_init__(self) -> None:
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, not {self.features}")
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Values":
+        return Values(self.features, self.d_model, device=device, dtype=dtype)
+
+
+class Values(nn.Linear):
+    """A linear map of the numbers of each time."""
+
+    def __init__(self, features: int, d_model: int, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
+        self._config = ValuesConfig(features, d_model)
+        super().__init__(features, d_model, device=device, dtype=dtype)
+
+    @property
+    def config(self) -> ValuesConfig:
+        """What decides this layer."""
+        return self._config
 
     def forward(self, x: Float[Tensor, "B L F"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
-        """What is padding is left to the backbone."""
+        """Return the vectors of values. Padding is left to the backbone."""
         check_sequence(x, self.in_features, self.weight.dtype)
         return super().forward(x)

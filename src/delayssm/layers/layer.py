@@ -1,62 +1,97 @@
 """The layer of the S4D backbone: SSM, GELU, dropout tied over time, linear to 2H, GLU."""
 
-from typing import Literal, TypedDict, Unpack
+from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM
-from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths
-from delayssm.system import initial
-from delayssm.system.padding import without_padding
+from delayssm.config import Device, Factory, constructor
+from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers.ssm import DelaySSM, DelaySSMConfig, DiagonalSSM, DiagonalSSMConfig
+from delayssm.layers.streaming import Streaming
+from delayssm.system.spans import without_padding
 from delayssm.system.state import State
 
 
-class DiagonalOptions(TypedDict, total=False):
-    """The keyword arguments of `DiagonalSSM`."""
+@dataclass(frozen=True, kw_only=True)
+class LayerOptions:
+    """Options of the layer around an SSM.
 
-    init: initial.Spectrum
-    dt_min: float
-    dt_max: float
-    input: Literal["explicit", "absorbed"]
-    bidirectional: bool
+    Args:
+        dropout: Probability that a channel is dropped in training, with one mask for all times.
+    """
+
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), not {self.dropout}")
 
 
-class DelayOptions(DiagonalOptions, total=False):
-    """The keyword arguments of `DelaySSM`."""
+@dataclass(frozen=True)
+class S4DConfig(LayerOptions, DiagonalSSMConfig):
+    """Configuration of `S4D`."""
 
-    branch_fraction: initial.Fraction
-    phase: float
-    delays: initial.Delays
+    def __post_init__(self) -> None:
+        DiagonalSSMConfig.__post_init__(self)
+        LayerOptions.__post_init__(self)
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "S4D":
+        return S4D(self, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DS4DConfig(LayerOptions, DelaySSMConfig):
+    """Configuration of `DS4D`."""
+
+    def __post_init__(self) -> None:
+        DelaySSMConfig.__post_init__(self)
+        LayerOptions.__post_init__(self)
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "DS4D":
+        return DS4D(self, device=device, dtype=dtype)  # type: ignore[arg-type]
 
 
 class Layer(Streaming[State]):
-    """What S4D and DS4D share: everything around the SSM."""
+    """Everything around the SSM that S4D and DS4D share. The SSM is at `ssm`."""
 
-    def __init__(self, ssm: DiagonalSSM, dropout: float) -> None:
+    def __init__(self, ssm: DiagonalSSM, config: S4DConfig | DS4DConfig) -> None:
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), not {dropout}")
-        self.d_model = ssm.d_model
-        self.dropout = dropout
+        self._config = config
+        self.d_model = config.d_model
         self.ssm = ssm
-        self.linear = nn.Linear(self.d_model, 2 * self.d_model)
+        self.linear = nn.Linear(self.d_model, 2 * self.d_model, device=ssm.D.device, dtype=ssm.D.dtype)
+
+    @property
+    def config(self) -> S4DConfig | DS4DConfig:
+        return self._config
+
+    @property
+    def dropout(self) -> float:
+        """Probability that a channel is dropped in training."""
+        return self._config.dropout
 
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """The whole sequence by FFT."""
-        return without_padding(self._mix(self.ssm(x, lengths, at)), check_lengths(lengths, x), at)
+        """Return the outputs for a whole sequence, by FFT."""
+        spans = check_lengths(lengths, x)
+        return without_padding(self._mix(self.ssm(x, spans, at)), spans, at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """A chunk by recurrence."""
+        """Return the outputs for a chunk, by recurrence, and the state after it."""
         if self.training and self.dropout:
             raise RuntimeError("dropout would differ from chunk to chunk; call .eval() before streaming")
-        y, state = self.ssm.stream(x, state, lengths)
-        return without_padding(self._mix(y), check_lengths(lengths, y)), state
+        spans = check_lengths(lengths, x)
+        y, state = self.ssm.stream(x, state, spans)
+        return without_padding(self._mix(y), spans), state
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}"
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         return self.ssm.init_state(batch_size, max_length)
@@ -68,27 +103,29 @@ class Layer(Streaming[State]):
         return F.glu(self.linear(y))
 
 
-class S4D(Layer):
-    """The S4D layer; options are those of `DiagonalSSM`, which is at `.ssm`."""
+@dataclass(frozen=True)
+class _S4DArguments(S4DConfig, Factory): ...
 
-    def __init__(
-        self, d_model: int, d_state: int = 64, *, dropout: float = 0.0, **options: Unpack[DiagonalOptions]
-    ) -> None:
-        super().__init__(DiagonalSSM(d_model, d_state, **options), dropout)
+
+class S4D(Layer):
+    """The S4D layer: `DiagonalSSM`, GELU, dropout, linear, GLU."""
+
+    @constructor(_S4DArguments)
+    def __init__(self, config: S4DConfig, device: Device, dtype: torch.dtype | None) -> None:
+        ssm = DiagonalSSM(config.narrow(DiagonalSSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
+        super().__init__(ssm, config)
+
+
+@dataclass(frozen=True)
+class _DS4DArguments(DS4DConfig, Factory): ...
 
 
 class DS4D(Layer):
-    """The DS4D layer; options are those of `DelaySSM`, which is at `.ssm`."""
+    """The DS4D layer: `DelaySSM`, GELU, dropout, linear, GLU."""
 
     ssm: DelaySSM
 
-    def __init__(
-        self,
-        d_model: int,
-        d_state: int = 64,
-        max_delay: int = 1024,
-        *,
-        dropout: float = 0.0,
-        **options: Unpack[DelayOptions],
-    ) -> None:
-        super().__init__(DelaySSM(d_model, d_state, max_delay, **options), dropout)
+    @constructor(_DS4DArguments)
+    def __init__(self, config: DS4DConfig, device: Device, dtype: torch.dtype | None) -> None:
+        ssm = DelaySSM(config.narrow(DelaySSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
+        super().__init__(ssm, config)

@@ -1,12 +1,13 @@
-"""Norms of sequences (B, L, H), for which padding does not exist."""
+"""Norms of sequences (B, L, H) that ignore padding."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm.system.padding import padding
+from delayssm.config import Device
+from delayssm.system.spans import Spans
 
 Norm = Literal["layer", "batch"]
 
@@ -19,11 +20,11 @@ class BatchNorm(nn.BatchNorm1d):
 
     everywhere: bool = False
 
-    def forward(self, x: Float[Tensor, "B L H"], lengths: Tensor | None = None) -> Float[Tensor, "B L H"]:
+    def forward(self, x: Float[Tensor, "B L H"], spans: Spans | None = None) -> Float[Tensor, "B L H"]:
         """Normalise each channel."""
-        if lengths is None or not self.training:
+        if spans is None or not self.training:
             return self._normalise(x.reshape(-1, x.shape[-1])).view_as(x)
-        valid = ~padding(lengths, x.shape[1]).squeeze(-1)
+        valid = ~spans.padding(x.shape[1]).squeeze(-1)
         return x.masked_scatter(valid.unsqueeze(-1), self._normalise(x[valid]))
 
     def _normalise(self, x: Float[Tensor, "P H"]) -> Float[Tensor, "P H"]:
@@ -45,31 +46,32 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def _total(x: Tensor) -> Tensor:
-    """Over all processes, gradients included."""
+    """Return the sum over all processes, gradients included."""
     from torch.distributed.nn.functional import all_reduce  # not in every build of torch
 
     total: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
     return total
 
 
-def make_norm(norm: Norm, width: int) -> nn.LayerNorm | BatchNorm:
-    """The norm of this name."""
-    match norm:
-        case "layer":
-            return nn.LayerNorm(width)
-        case "batch":
-            return BatchNorm(width)
-        case _:
-            raise ValueError(f'norm must be "layer" or "batch", not {norm!r}')
+def check_norm(norm: Norm) -> None:
+    """Raise unless there is such a norm."""
+    if norm not in get_args(Norm):
+        raise ValueError(f'norm must be "layer" or "batch", not {norm!r}')
 
 
-def normalise(norm: nn.LayerNorm | BatchNorm, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """x, normalised as if there were no padding."""
-    y: Tensor = norm(x, lengths) if isinstance(norm, BatchNorm) else norm(x)
+def make_norm(norm: Norm, width: int, device: Device, dtype: torch.dtype | None) -> nn.LayerNorm | BatchNorm:
+    """Return the norm with this name."""
+    check_norm(norm)
+    return (nn.LayerNorm if norm == "layer" else BatchNorm)(width, device=device, dtype=dtype)
+
+
+def normalise(norm: nn.LayerNorm | BatchNorm, x: Tensor, spans: Spans | None) -> Tensor:
+    """Return x, normalised as if there were no padding."""
+    y: Tensor = norm(x, spans) if isinstance(norm, BatchNorm) else norm(x)
     return y
 
 
 def require_streamable(norm: nn.LayerNorm | BatchNorm) -> None:
-    """Raise if chunks would be normalised in another way than the whole."""
+    """Raise if chunks would be normalised differently from the whole sequence."""
     if norm.training and isinstance(norm, BatchNorm):
         raise RuntimeError("batch statistics would differ from chunk to chunk; call .eval() before streaming")

@@ -5,145 +5,186 @@ Complex numbers are real pairs in the last axis, and only one of each conjugate 
 """
 
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from delayssm.config import Config, Device, Factory, constructor
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_rows, check_sequence
 from delayssm.layers.optim import Rule
-from delayssm.layers.streaming import (
-    Lengths,
-    Positions,
-    Streaming,
-    check_lengths,
-    check_positions,
-    check_rows,
-    check_sequence,
-)
+from delayssm.layers.streaming import Streaming
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
-from delayssm.system.kernel import EXACT, Contour, kernel
+from delayssm.system.kernel import ContourName, kernel
 from delayssm.system.layout import Layout
-from delayssm.system.padding import take, without_padding
-from delayssm.system.parameters import Coefficients
+from delayssm.system.parameters import BOUND, Coefficients, PairedCoefficients
 from delayssm.system.recurrence import scan
+from delayssm.system.spans import take, without_padding
 from delayssm.system.state import State
 
 Version = list[tuple[nn.Parameter, int, int]]
 
 
-class DiagonalSSM(Streaming[State]):
-    """S4D: per channel  h_t = lam h_(t-1) + b x_t,  y_t = 2 Re(c . h_t) + D x_t.
+@dataclass(frozen=True)
+class DiagonalSSMConfig(Config):
+    """Configuration of `DiagonalSSM`.
 
     Args:
-        d_model: channels H.
-        d_state: state size N per channel, even; N/2 conjugate pairs are stored.
-        init: "lin" (S4D-Lin) or "inv" (S4D-Inv).
-        dt_min, dt_max: step sizes start log-uniformly in this range.
-        input: "explicit" trains B, "absorbed" leaves it to C.
-        bidirectional: adds a second C that reads the sequence from its end.
+        d_model: Number of channels H.
+        d_state: State size N of each channel, even; N/2 conjugate pairs are stored.
+        init: Initial base dynamics, "lin" (S4D-Lin) or "inv" (S4D-Inv).
+        dt_min: Smallest initial step size; step sizes start log-uniformly between `dt_min` and `dt_max`.
+        dt_max: Largest initial step size.
+        input: "explicit" trains B; "absorbed" sets B = 1 and leaves it to C.
+        bidirectional: Whether a second C reads the sequence from its end.
+        contour: Numerics of the kernel: "exact" (float64), "float32" (for devices where float64 is slow), or "paper"
+            (the float32 setting of the paper's appendix C.3).
     """
 
-    nu_dt: Annotated[nn.Parameter, Rule.STEP_SIZE]
-    nu_re: Annotated[nn.Parameter, Rule.DYNAMICS]
-    nu_im: Annotated[nn.Parameter, Rule.DYNAMICS]
-    B: Annotated[nn.Parameter | None, Rule.DYNAMICS]
-    C: Annotated[nn.Parameter, Rule.NO_DECAY]
-    D: Annotated[nn.Parameter, Rule.NO_DECAY]
+    d_model: int
+    d_state: int = 64
+    _: KW_ONLY
+    init: initial.Spectrum = "lin"
+    dt_min: float = 1e-3
+    dt_max: float = 1e-1
+    input: Literal["explicit", "absorbed"] = "explicit"
+    bidirectional: bool = False
+    contour: ContourName = "exact"
 
-    def __init__(
-        self,
-        d_model: int,
-        d_state: int = 64,
-        *,
-        init: initial.Spectrum = "lin",
-        dt_min: float = 1e-3,
-        dt_max: float = 1e-1,
-        input: Literal["explicit", "absorbed"] = "explicit",
-        bidirectional: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
+        if self.d_model < 1:
+            raise ValueError(f"d_model must be at least 1, not {self.d_model}")
+        if self.d_state < 2 or self.d_state % 2:
+            raise ValueError(f"d_state must be even (conjugate pairs) and at least 2, not {self.d_state}")
+        if self.init not in get_args(initial.Spectrum):
+            raise ValueError(f'init must be "lin" (S4D-Lin) or "inv" (S4D-Inv), not {self.init!r}')
+        if not 0 < self.dt_min <= self.dt_max < BOUND:
+            raise ValueError(f"step sizes need 0 < dt_min <= dt_max < {BOUND:g}, not {self.dt_min} and {self.dt_max}")
+        if self.input not in ("explicit", "absorbed"):
+            raise ValueError(f'input must be "explicit" or "absorbed", not {self.input!r}')
+        if self.contour not in get_args(ContourName):
+            raise ValueError(f'contour must be "exact", "float32" or "paper", not {self.contour!r}')
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
+        return DiagonalSSM(self, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _DiagonalSSMArguments(DiagonalSSMConfig, Factory): ...
+
+
+class DiagonalSSM(Streaming[State]):
+    """S4D: per channel  h_t = lam h_(t-1) + b x_t,  y_t = 2 Re(c . h_t) + D x_t."""
+
+    optimiser_rules: ClassVar[Mapping[str, Rule]] = {
+        "nu_dt": Rule.STEP_SIZE,
+        "nu_re": Rule.DYNAMICS,
+        "nu_im": Rule.DYNAMICS,
+        "B": Rule.DYNAMICS,
+        "C": Rule.NO_DECAY,
+        "D": Rule.NO_DECAY,
+    }
+
+    @constructor(_DiagonalSSMArguments)
+    def __init__(self, config: DiagonalSSMConfig, device: Device, dtype: torch.dtype | None) -> None:
         super().__init__()
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, not {d_model}")
-        if d_state < 2 or d_state % 2:
-            raise ValueError(f"d_state must be even (conjugate pairs) and at least 2, not {d_state}")
-        if input not in ("explicit", "absorbed"):
-            raise ValueError(f'input must be "explicit" or "absorbed", not {input!r}')
-        self.d_model = d_model
-        self.d_state = d_state
-        self.bidirectional = bidirectional
-        self.contour: Contour = EXACT
-        self._cached: tuple[Version, Coefficients] | None = None
+        self._config = config
+        self.d_model = config.d_model
+        self._cached: tuple[Version, PairedCoefficients] | None = None
+        self._allocate(device, dtype)
+        self.reset_parameters()
 
-        modes = d_state // 2
-        nu_re, nu_im = initial.base(d_model, d_state, init)
-        self.nu_dt = nn.Parameter(initial.step_sizes(d_model, dt_min, dt_max))
-        self.nu_re = nn.Parameter(nu_re)
-        self.nu_im = nn.Parameter(nu_im)
-        self.B = nn.Parameter(initial.ones(d_model, modes)) if input == "explicit" else None
-        self.C = nn.Parameter(initial.output(2 if bidirectional else 1, d_model, modes))
-        self.D = nn.Parameter(torch.randn(d_model))
+    @staticmethod
+    def step_size_rate(lr: float) -> float:
+        """Return the learning rate of step sizes that goes with a main learning rate, as S4's recipes have it."""
+        return min(lr, 1e-3)
+
+    @property
+    def config(self) -> DiagonalSSMConfig:
+        return self._config
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the sequence is also read from its end."""
+        return self._config.bidirectional
+
+    def reset_parameters(self) -> None:
+        """Draw initial values as section 3.4 of the paper describes."""
+        config, H, n = self._config, self.d_model, self._config.d_state // 2
+        device, dtype = self.D.device, self.D.dtype
+        nu_re, nu_im = initial.base(H, config.d_state, config.init)
+        with torch.no_grad():
+            self.nu_re.copy_(nu_re)
+            self.nu_im.copy_(nu_im)
+            self.nu_dt.copy_(initial.step_sizes(H, config.dt_min, config.dt_max, device))
+            if self.B is not None:
+                self.B.copy_(initial.ones(H, n))
+            self.C.copy_(initial.output(len(self.C), H, n, device, dtype))
+            self.D.normal_()
 
     def discretize(self) -> Coefficients:
-        """The discrete system: lam, mu, b, c complex128 (H, N/2), k int64 (H,), alpha float64 (H,).
+        """Return the discrete system: lam, mu, b, c complex128 (H, N/2), k int64 (H,), alpha float64 (H,).
 
         c is (2, H, N/2) if bidirectional. Without a delayed branch mu, k and alpha are 0.
         """
-        system = self._system()
-        lam, mu, b, c = (torch.view_as_complex(z.contiguous()) for z in system[:4])
-        return Coefficients(lam, mu, b, c if self.bidirectional else c[0], system.k, system.alpha)
+        return self._system().to_complex()
 
-    def kernel(self, length: int, contour: Contour | None = None) -> Tensor:
-        """The impulse response without D: (H, length), or (2, H, length) if bidirectional."""
+    def kernel(self, length: int) -> Tensor:
+        """Return the impulse response without D: (H, length), or (2, H, length) if bidirectional."""
         if length < 1:
             raise ValueError(f"a kernel has at least one sample, not {length}")
-        K = kernel(self._system(), length, contour or self.contour).to(self.signal_dtype)
+        K = kernel(self._system(), length, self._config.contour).to(self.signal_dtype)
         return K if self.bidirectional else K[0]
 
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """The whole sequence by FFT."""
+        """Return the outputs for a whole sequence, by FFT."""
         check_sequence(x, self.d_model, self.signal_dtype)
         check_positions(at, x)
-        lengths = check_lengths(lengths, x)
-        x = without_padding(x, lengths)
+        spans = check_lengths(lengths, x)
+        x = without_padding(x, spans)
         if x.numel() == 0:
             return take(x, at).clone()
-        K = kernel(self._system(), x.shape[1], self.contour)
+        K = kernel(self._system(), x.shape[1], self._config.contour)
         K[0, :, 0] += self.D  # the skip term is one more tap
         y = convolve(x.to(self.signal_dtype), K.to(self.signal_dtype)).to(x.dtype)
-        return without_padding(take(y, at), lengths, at)
+        return without_padding(take(y, at), spans, at)
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """A chunk by recurrence."""
+        """Return the outputs for a chunk, by recurrence, and the state after it."""
         self._require_causal()
         check_sequence(x, self.d_model, self.signal_dtype)
-        lengths = check_lengths(lengths, x)
+        spans = check_lengths(lengths, x)
         system = self._system() if torch.is_grad_enabled() else self._constants()
         self._check_state(state, x, system)
-        state.require_room(x.shape[1], lengths)
-        x = without_padding(x, lengths)
+        counts = None if spans is None else spans.lengths
+        state.require_room(x.shape[1], counts)
+        x = without_padding(x, spans)
         signal = x.to(self.signal_dtype)
-        y, state = scan(system, signal, state, lengths)
+        y, state = scan(system, signal if spans is None else spans.to_front(signal), state, counts)
+        y = y if spans is None else spans.to_place(y)
         return (y + self.D * signal).to(x.dtype), state
 
     @property
     def signal_dtype(self) -> torch.dtype:
-        """What sequences are computed in: float64 for a module in float64, else float32."""
+        """Precision that sequences are computed in: float64 for a module in float64, else float32."""
         return torch.float64 if self.D.dtype == torch.float64 else torch.float32
 
     def extra_repr(self) -> str:
-        return f"{self.d_model}, d_state={self.d_state}, bidirectional={self.bidirectional}"
+        return str(self._config)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cached": None}  # copies and pickles derive their own
 
-    def constants_for(self, state: State) -> Coefficients:
-        """The discrete system in pairs, without gradients, after making sure that the state fits it."""
+    def constants_for(self, state: State) -> PairedCoefficients:
+        """Return the discrete system without gradients, after making sure that the state fits it."""
         system = self._constants()
         self._check_state(state, state.position, system)
         return system._replace(c=system.c[0])
@@ -151,14 +192,26 @@ class DiagonalSSM(Streaming[State]):
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         self._require_causal()
         self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
-        layout = Layout.of(self._constants().k, self.d_state // 2, self.signal_dtype, max_length)
-        return State.zeros(self._owner, batch_size, layout)
+        layout = Layout.of(self._constants().k, self._config.d_state // 2, self.signal_dtype, max_length)
+        return State.zeros(self._identity, batch_size, layout)
 
-    def _coefficients(self) -> Coefficients:
+    def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
+        config = self._config
+        H, n = config.d_model, config.d_state // 2
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+
+        self.nu_dt, self.nu_re, self.nu_im = parameter(H), parameter(H, n), parameter(H, n)
+        self.B = parameter(H, n, 2) if config.input == "explicit" else None
+        self.C = parameter(2 if config.bidirectional else 1, H, n, 2)
+        self.D = parameter(H)
+
+    def _coefficients(self) -> PairedCoefficients:
         return parameters.diagonal(self.nu_dt, self.nu_re, self.nu_im, self.B, self.C)
 
-    def _system(self) -> Coefficients:
-        """The discrete system in pairs, differentiable."""
+    def _system(self) -> PairedCoefficients:
+        """Return the discrete system, differentiable."""
         if self.D.device.type == "cpu" and not torch.compiler.is_compiling():
             for name, value in self.named_parameters():
                 if not bool(torch.isfinite(value).all()):
@@ -169,22 +222,22 @@ class DiagonalSSM(Streaming[State]):
                     )
         return self._coefficients()
 
-    def _constants(self) -> Coefficients:
-        """The same, computed again only after a parameter has changed."""
+    def _constants(self) -> PairedCoefficients:
+        """Return the discrete system without gradients, computed again only after a parameter has changed."""
         if torch.compiler.is_compiling() or any(p.is_inference() for p in self.parameters()):
             return self._system()  # no version to tell a change by
         now = [(p, p.data_ptr(), p._version) for p in self.parameters()]
         if self._cached is None or not _same(self._cached[0], now):
             with torch.no_grad():
-                self._cached = now, Coefficients(*(t.contiguous() for t in self._system()))
+                self._cached = now, PairedCoefficients(*(t.contiguous() for t in self._system()))
         return self._cached[1]
 
     def _require_causal(self) -> None:
         if self.bidirectional:
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
-    def _check_state(self, state: State, x: Tensor, system: Coefficients) -> None:
-        if state.owner is not self._owner:
+    def _check_state(self, state: State, x: Tensor, system: PairedCoefficients) -> None:
+        if state.ssm is not self._identity:
             raise ValueError("this state belongs to another module; make one with this module's init_state")
         state.require_unspent()
         check_rows(x, state.batch_size)
@@ -200,64 +253,125 @@ class DiagonalSSM(Streaming[State]):
             )
 
 
-class DelaySSM(DiagonalSSM):
-    """DS4D: the diagonal system plus one learnable delayed feedback per channel,
+@dataclass(frozen=True)
+class DelaySSMConfig(DiagonalSSMConfig):
+    """Configuration of `DelaySSM`.
 
-        h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha.
-
-    Args, besides those of `DiagonalSSM`:
+    Args:
         max_delay: L_max, at least 3; delays stay between 1 and L_max - 1 steps.
-        branch_fraction: p, the share of each mode's memory given to the delayed branch: one number, or a pair
-            (first, last) spread geometrically over the modes, or a tensor of shape (N/2,) or (H, N/2). The main
+        branch_fraction: p, the share of each mode's memory that is given to the delayed branch: one number; or a pair
+            (first, last), spread geometrically over the modes; or a tensor of shape (N/2,) or (H, N/2). The main
             branch forgets within about 1/p steps.
         phase: omega, where the angle of mu starts: pi emphasises change, 0 reinforces what repeats.
-        delays: "grid" (evenly spaced, in random order), or steps: one number, or one per channel.
+        delays: Initial delays: "grid" (evenly spaced, in random order), or steps, one number or one per channel.
     """
 
-    r: Annotated[nn.Parameter, Rule.NO_DECAY]
-    theta: Annotated[nn.Parameter, Rule.NO_DECAY]
-    nu_tau: Annotated[nn.Parameter, Rule.NO_DECAY]
+    max_delay: int = 1024
+    _: KW_ONLY
+    branch_fraction: initial.Fraction = 0.1
+    phase: float = math.pi
+    delays: initial.Delays = "grid"
 
-    def __init__(
-        self,
-        d_model: int,
-        d_state: int = 64,
-        max_delay: int = 1024,
-        *,
-        init: initial.Spectrum = "lin",
-        branch_fraction: initial.Fraction = 0.1,
-        phase: float = math.pi,
-        delays: initial.Delays = "grid",
-        dt_min: float = 1e-3,
-        dt_max: float = 1e-1,
-        input: Literal["explicit", "absorbed"] = "explicit",
-        bidirectional: bool = False,
-    ) -> None:
-        super().__init__(
-            d_model,
-            d_state,
-            init=init,
-            dt_min=dt_min,
-            dt_max=dt_max,
-            input=input,
-            bidirectional=bidirectional,
-        )
-        if max_delay < 3:
-            raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {max_delay}")
-        self.max_delay = max_delay
-        modes = d_state // 2
-        self.r = nn.Parameter(initial.branch(d_model, modes, branch_fraction))
-        self.theta = nn.Parameter(initial.phases(d_model, modes, phase))
-        self.nu_tau = nn.Parameter(initial.delay_locations(d_model, max_delay, delays))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_delay < 3:
+            raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {self.max_delay}")
+        if not math.isfinite(self.phase):
+            raise ValueError(f"phase must be a finite angle in radians, not {self.phase}")
+        object.__setattr__(self, "branch_fraction", self._checked_fraction(self.branch_fraction))
+        object.__setattr__(self, "delays", self._checked_delays(self.delays))
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
+        return DelaySSM(self, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+    def _checked_fraction(self, fraction: Any) -> initial.Fraction:
+        """Return branch fractions as numbers and tuples; those of a tensor as rows."""
+        H, n = self.d_model, self.d_state // 2
+        if isinstance(fraction, tuple | list) and not any(isinstance(p, tuple | list) for p in fraction):
+            if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
+                raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
+            return float(fraction[0]), float(fraction[1])
+        p = torch.as_tensor(fraction, dtype=torch.float64, device="cpu").detach()
+        if p.ndim and p.shape not in ((n,), (1, n), (H, n)):
+            raise ValueError(f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not {tuple(p.shape)}")
+        if not bool(((p >= 0) & (p < 1)).all()):
+            raise ValueError(f"branch_fraction must lie in [0, 1), not {fraction}")
+        return tuple(map(tuple, p.expand(1, n).tolist() if p.ndim == 1 else p.tolist())) if p.ndim else float(p)
+
+    def _checked_delays(self, delays: Any) -> initial.Delays:
+        """Return "grid", or delays in steps as one number or a tuple."""
+        if isinstance(delays, str):
+            if delays != "grid":
+                raise ValueError(f'delays must be "grid", a number of steps, or one number per channel, not {delays!r}')
+            return "grid"
+        steps = torch.as_tensor(delays, dtype=torch.float64, device="cpu").detach()
+        if steps.shape not in ((), (self.d_model,)):
+            raise ValueError(
+                f"delays must be one number or one per channel ({self.d_model}), not shape {tuple(steps.shape)}"
+            )
+        outside = ~((steps >= 1) & (steps <= self.max_delay - 1))
+        if bool(outside.any()):
+            raise ValueError(
+                f"a delay of {float(steps[outside].flatten()[0]):g} steps is outside [1, {self.max_delay - 1}]; raise "
+                f"max_delay (now {self.max_delay}) or move the delay"
+            )
+        return tuple(steps.tolist()) if steps.ndim else float(steps)
+
+
+@dataclass(frozen=True)
+class _DelaySSMArguments(DelaySSMConfig, Factory): ...
+
+
+class DelaySSM(DiagonalSSM):
+    """DS4D: the diagonal system plus one learnable delayed feedback per channel.
+
+    h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha.
+    """
+
+    optimiser_rules: ClassVar[Mapping[str, Rule]] = {
+        **DiagonalSSM.optimiser_rules,
+        "r": Rule.NO_DECAY,
+        "theta": Rule.NO_DECAY,
+        "nu_tau": Rule.NO_DECAY,
+    }
+    _config: DelaySSMConfig
+
+    @constructor(_DelaySSMArguments)
+    def __init__(self, config: DelaySSMConfig, device: Device, dtype: torch.dtype | None) -> None:
+        super().__init__(config, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+    @staticmethod
+    def step_size_rate(lr: float) -> float:
+        """Return the learning rate of step sizes, the paper's 1e-4 whatever the main learning rate is."""
+        return 1e-4
+
+    @property
+    def config(self) -> DelaySSMConfig:
+        return self._config
+
+    @property
+    def max_delay(self) -> int:
+        """L_max: delays stay between 1 and L_max - 1 steps."""
+        return self._config.max_delay
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        config, H, n = self._config, self.d_model, self._config.d_state // 2
+        with torch.no_grad():
+            self.r.copy_(initial.branch(H, n, config.branch_fraction))
+            self.theta.copy_(initial.phases(H, n, config.phase, self.theta.device, self.theta.dtype))
+            self.nu_tau.copy_(initial.delay_locations(H, config.max_delay, config.delays, self.nu_tau.device))
 
     def delays(self) -> Float[Tensor, " H"]:
-        """tau / dt per channel, in steps."""
+        """Return tau / dt of each channel, in steps."""
         return parameters.delay(self.nu_tau, self.max_delay)
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, max_delay={self.max_delay}"
+    def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
+        super()._allocate(device, dtype)
+        self.r, self.theta = (nn.Parameter(torch.empty_like(self.nu_re)) for _ in range(2))
+        self.nu_tau = nn.Parameter(torch.empty_like(self.nu_dt))
 
-    def _coefficients(self) -> Coefficients:
+    def _coefficients(self) -> PairedCoefficients:
         return parameters.delayed(
             self.nu_dt,
             self.nu_re,

@@ -1,14 +1,35 @@
 """Blocks one after another."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.streaming import Lengths, Positions, Streaming, check_rows, check_sequence, check_step
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_rows, check_sequence, check_step
+from delayssm.layers.streaming import Streaming
 from delayssm.system.state import State, States
+
+
+@dataclass(frozen=True)
+class StackConfig(Config):
+    """Configuration of `Stack`.
+
+    Args:
+        blocks: Blocks in order.
+    """
+
+    blocks: tuple[Config, ...]
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise ValueError("a stack needs at least one block")
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Stack":
+        return Stack(block.build(device, dtype) for block in self.blocks)  # type: ignore[misc]
 
 
 class Stack(Streaming[States]):
@@ -24,33 +45,39 @@ class Stack(Streaming[States]):
             raise ValueError(f"the blocks of a stack must share one width, not {widths}")
         self.d_model = widths[0]
 
+    @property
+    def config(self) -> StackConfig:
+        return StackConfig(tuple(block.config for block in self._blocks()))
+
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """The whole sequence by FFT."""
+        """Return the outputs for a whole sequence, by FFT."""
+        spans = check_lengths(lengths, x)
         *before, last = self._blocks()
         for block in before:
-            x = block(x, lengths)
-        y: Tensor = last(x, lengths, at)
+            x = block(x, spans)
+        y: Tensor = last(x, spans, at)
         return y
 
     def stream(
         self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], States]:
-        """A chunk by recurrence."""
+        """Return the outputs for a chunk, by recurrence, and the state after it."""
         if len(state.parts) != len(self.blocks):
             raise ValueError(f"this state is of {len(state.parts)} blocks, but the stack has {len(self.blocks)}")
+        spans = check_lengths(lengths, x)
         after = []
         for block, part in zip(self._blocks(), state.parts, strict=True):
-            x, part = block.stream(x, part, lengths)
+            x, part = block.stream(x, part, spans)
             after.append(part)
-        return x, States(tuple(after), state.model)
+        return x, States(tuple(after), state.origin)
 
     @torch.no_grad()
     def step(
         self, x: Float[Tensor, "B H"], state: States, out: Float[Tensor, "B H"] | None = None
     ) -> tuple[Float[Tensor, "B H"], States]:
-        """One token, without gradients: its output, written to `out` if given, and the state after it.
+        """Return the output for one token per row, written to `out` if given, and the state after it.
 
         Stacks of this package's blocks in float32 on a CPU take a single compiled call.
         """
@@ -64,7 +91,7 @@ class Stack(Streaming[States]):
         return decoding.step(program, x, state, out)
 
     def decoder(self, state: States) -> decoding.Decoder:
-        """A stack bound to streams, to go on token by token without looking at the parameters each time."""
+        """Return this stack bound to streams: it goes on token by token without looking at the parameters again."""
         program = decoding.program(self.blocks, state)
         return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
 

@@ -1,4 +1,4 @@
-"""Models of equal size."""
+"""Widths at which different models have equally many parameters."""
 
 from collections.abc import Callable
 
@@ -7,19 +7,19 @@ from torch import nn
 
 
 def count_parameters(build: Callable[[], nn.Module]) -> int:
-    """Trainable numbers of a model, without allocating it."""
+    """Return the number of trainable parameters of a model, without allocating it."""
     with torch.device("meta"):
         model = build()
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def match_width(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:
-    """The width whose model has the number of parameters nearest to `budget`.
+    """Return the width at which a model has the number of parameters nearest to `budget`.
 
     Args:
-        build: makes the model of a given width; wider models must have more parameters.
-        budget: parameters to come close to.
-        multiple_of: widths must be divisible by this, such as the number of attention heads.
+        build: Returns the model of a given width; wider models must have more parameters.
+        budget: Number of parameters to come close to.
+        multiple_of: Divisor of the width, such as the number of attention heads.
     """
     if multiple_of < 1:
         raise ValueError(f"multiple_of must be at least 1, not {multiple_of}")

@@ -1,33 +1,35 @@
-"""One answer for a whole sequence, or for two."""
+"""Models that give one answer for a whole sequence, or for two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from delayssm.layers.inputs import Tokens, Values
-from delayssm.layers.norms import BatchNorm, Norm, make_norm, normalise, require_streamable
-from delayssm.layers.stack import Stack
-from delayssm.layers.streaming import Lengths, Streaming, check_lengths
+from delayssm.config import Config, Device
+from delayssm.layers.checks import Lengths, check_lengths
+from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
+from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
+from delayssm.layers.stack import Stack, StackConfig
+from delayssm.layers.streaming import Streaming
 from delayssm.system.layout import Layout
-from delayssm.system.padding import without_padding
-from delayssm.system.state import Memory, Owner, States, Streams
+from delayssm.system.spans import Spans, take, without_padding
+from delayssm.system.state import Identity, States, Streams, Usage
 
 Pooling = Literal["mean", "last"]
 
 
 @dataclass
 class PooledState(Streams):
-    """Streams on their way to an answer: those of the backbone, and the sum of what came out of it so far."""
+    """Streams on their way to an answer: those of the backbone, and the sum of its outputs so far."""
 
     backbone: States
     total: Float[Tensor, "B H"]
-    model: Owner | None = None
+    origin: Identity | None = None
 
     @property
     def position(self) -> Tensor:  # type: ignore[override]
@@ -43,11 +45,17 @@ class PooledState(Streams):
     def layouts(self) -> list[Layout]:
         return self.backbone.layouts()
 
-    def memories(self) -> list[Memory]:
-        return self.backbone.memories()
+    def usages(self) -> list[Usage]:
+        return self.backbone.usages()
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PooledState:
-        return PooledState(self.backbone.map(function), function(self.total), self.model)
+        return PooledState(self.backbone.map(function), function(self.total), self.origin)
+
+    def detach(self) -> PooledState:
+        return PooledState(self.backbone.detach(), self.total.detach(), self.origin)
+
+    def to(self, device: torch.device | str) -> PooledState:
+        return PooledState(self.backbone.to(device), self.total.to(device), self.origin)
 
     def describe(self) -> str:
         return self.backbone.describe()
@@ -56,17 +64,53 @@ class PooledState(Streams):
         self.backbone.require_unspent()
 
 
+@dataclass(frozen=True, kw_only=True)
+class PooledModelConfig(Config):
+    """Configuration of `PooledModel`.
+
+    Args:
+        inputs: Input layer, `TokensConfig` or `ValuesConfig`.
+        backbone: Stack of blocks.
+        outputs: Numbers in an answer; None for no head: the answer is the pooled vector.
+        pooling: "mean" over the valid times, or the "last" of them.
+        norm: Norm after the backbone, "layer" or "batch"; None where the last block ends with one. Batch norm before a
+            mean over equally long sequences has a price: in training, the answers to every batch have the same mean,
+            whatever is in it, while targets of a regression have not.
+    """
+
+    inputs: TokensConfig | ValuesConfig
+    backbone: StackConfig
+    outputs: int | None
+    pooling: Pooling = "mean"
+    norm: Norm | None = "layer"
+
+    def __post_init__(self) -> None:
+        check_outputs(self.outputs)
+        if self.pooling not in get_args(Pooling):
+            raise ValueError(f'pooling must be "mean" or "last", not {self.pooling!r}')
+        if self.norm is not None:
+            check_norm(self.norm)
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> PooledModel:
+        inputs, backbone = self.inputs.build(device, dtype), self.backbone.build(device, dtype)
+        return PooledModel(inputs, backbone, self.outputs, self.pooling, self.norm)
+
+
+def check_outputs(outputs: int | None) -> None:
+    """Raise unless an answer can have so many numbers."""
+    if outputs is not None and outputs < 1:
+        raise ValueError(f"outputs must be at least 1, or None for no head, not {outputs}")
+
+
 class PooledModel(Streaming[PooledState]):
     """Input layer, backbone, norm, pooling over time, linear head: logits of classes, or values to regress.
 
     Args:
         inputs: `Tokens` or `Values`.
-        backbone: blocks of any kind.
-        outputs: numbers in an answer; None for no head: the answer is what was pooled.
-        pooling: "mean" over the valid times, or the "last" of them.
-        norm: after the backbone, "layer" or "batch"; None where its last block ends with one. Batch norm before a mean
-            over equally long sequences has a price: in training, the answers to a batch then have the same mean
-            whatever is in it, which numbers to regress have not.
+        backbone: Stack of blocks of any kind.
+        outputs: Numbers in an answer; None for no head: the answer is the pooled vector.
+        pooling: Pooling over time, as in `PooledModelConfig`.
+        norm: Norm after the backbone, as in `PooledModelConfig`.
     """
 
     def __init__(
@@ -74,49 +118,63 @@ class PooledModel(Streaming[PooledState]):
         inputs: Tokens | Values,
         backbone: Stack,
         outputs: int | None,
-        pooling: Pooling = "mean",
-        norm: Norm | None = "layer",
+        pooling: Pooling = PooledModelConfig.pooling,
+        norm: Norm | None = PooledModelConfig.norm,
     ) -> None:
         super().__init__()
-        if outputs is not None and outputs < 1:
-            raise ValueError(f"outputs must be at least 1, or None for no head, not {outputs}")
-        if pooling not in ("mean", "last"):
+        check_outputs(outputs)
+        if pooling not in get_args(Pooling):
             raise ValueError(f'pooling must be "mean" or "last", not {pooling!r}')
-        width = inputs.embedding_dim if isinstance(inputs, Tokens) else inputs.out_features
+        width = inputs.config.d_model
         if width != backbone.d_model:
             raise ValueError(f"the input layer has width {width}, but the backbone has {backbone.d_model}")
+        device, dtype = inputs.weight.device, inputs.weight.dtype
         self.d_model = width
         self.inputs = inputs
         self.backbone = backbone
-        self.norm = None if norm is None else make_norm(norm, width)
-        self.head: nn.Linear | nn.Identity = nn.Identity() if outputs is None else nn.Linear(width, outputs)
+        self.norm = None if norm is None else make_norm(norm, width, device, dtype)
+        self.head: nn.Linear | nn.Identity = (
+            nn.Identity() if outputs is None else nn.Linear(width, outputs, device=device, dtype=dtype)
+        )
         self.pooling = pooling
 
+    @property
+    def config(self) -> PooledModelConfig:
+        return PooledModelConfig(
+            inputs=self.inputs.config,
+            backbone=self.backbone.config,
+            outputs=self.head.out_features if isinstance(self.head, nn.Linear) else None,
+            pooling=self.pooling,
+            norm=None if self.norm is None else "batch" if isinstance(self.norm, BatchNorm) else "layer",
+        )
+
     def forward(self, x: Tensor, lengths: Lengths = None) -> Float[Tensor, "B O"]:  # type: ignore[override]
-        """x is (batch, length) tokens or (batch, length, features) values."""
+        """Return one answer per row of tokens (B, L) or values (B, L, features)."""
         answer: Tensor = self.head(self._pool(x, lengths))
         return answer
 
     def stream(
         self, x: Tensor, state: PooledState, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L O"], PooledState]:
-        """The answer after each time of a chunk, as if the sequence ended there; and the state after the chunk."""
+        """Return the answer after each time of a chunk, as if the sequence ended there, and the state after it."""
         if self.norm is not None:
             require_streamable(self.norm)
+        spans = check_lengths(lengths, x)
         before = state.position.clone()  # which the backbone advances in place
-        y, backbone = self.backbone.stream(self.inputs(x, lengths), state.backbone, lengths)
-        valid = check_lengths(lengths, y)
-        y = without_padding(self._normalise(y, valid), valid)
+        y, backbone = self.backbone.stream(self.inputs(x, spans), state.backbone, spans)
+        y = without_padding(self._normalise(y, spans), spans)
         total = state.total.unsqueeze(1) + y.cumsum(1)
         if self.pooling == "mean":
             count = before.unsqueeze(1) + 1 + torch.arange(y.shape[1], device=y.device)
+            if spans is not None and spans.start is not None:
+                count = (count - spans.start.unsqueeze(1)).clamp(min=1)
             y = total / count.unsqueeze(-1)
         after = total[:, -1] if total.shape[1] else state.total
-        return without_padding(self.head(y), valid), PooledState(backbone, after, state.model)
+        return without_padding(self.head(y), spans), PooledState(backbone, after, state.origin)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: PooledState) -> tuple[Float[Tensor, "B O"], PooledState]:
-        """One time, without gradients: the answer if the sequence ended there, and the state after it."""
+        """Return the answer if the sequence ended after one more time, and the state after it."""
         y, state = self.stream(x.unsqueeze(1), state)
         return y[:, 0], state
 
@@ -124,40 +182,71 @@ class PooledModel(Streaming[PooledState]):
         return f"pooling={self.pooling!r}"
 
     def _pool(self, x: Tensor, lengths: Lengths) -> Float[Tensor, "B H"]:
-        u = self.inputs(x, lengths)
-        valid = check_lengths(lengths, x)
-        count = torch.full((len(u),), u.shape[1], device=u.device) if valid is None else valid
-        last = (count - 1).clamp(min=0).unsqueeze(1)
+        spans = check_lengths(lengths, x)
+        u = self.inputs(x, spans)
+        whole = Spans(torch.full((len(u),), u.shape[1], device=u.device)) if spans is None else spans
+        last = (whole.stop - 1).clamp(min=0).unsqueeze(1)
         if self.pooling == "last" and not isinstance(self.norm, BatchNorm):
-            return without_padding(self._normalise(self.backbone(u, lengths, last), None), count, last).squeeze(1)
-        y = without_padding(self._normalise(self.backbone(u, lengths), valid), valid)
+            return whole.fill(self._normalise(self.backbone(u, spans, last), None), last).squeeze(1)
+        y = without_padding(self._normalise(self.backbone(u, spans), spans), spans)
         if self.pooling == "last":  # batch statistics are over all times, so all had to be there
-            return y.gather(1, last.unsqueeze(-1).expand(-1, -1, self.d_model)).squeeze(1)
-        return y.sum(1) / count.clamp(min=1).unsqueeze(-1)
+            return take(y, last).squeeze(1)
+        return y.sum(1) / whole.lengths.clamp(min=1).unsqueeze(-1)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> PooledState:
         total = next(self.parameters()).new_zeros(batch_size, self.d_model)
         return PooledState(self.backbone.init_state(batch_size, max_length), total)
 
-    def _normalise(self, y: Tensor, lengths: Tensor | None) -> Tensor:
-        return y if self.norm is None else normalise(self.norm, y, lengths)
+    def _normalise(self, y: Tensor, spans: Spans | None) -> Tensor:
+        return y if self.norm is None else normalise(self.norm, y, spans)
+
+
+@dataclass(frozen=True)
+class PairModelConfig(Config):
+    """Configuration of `PairModel`.
+
+    Args:
+        encoder: Model without a head.
+        outputs: Numbers in an answer.
+    """
+
+    encoder: PooledModelConfig
+    outputs: int
+
+    def __post_init__(self) -> None:
+        check_outputs(self.outputs)
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> PairModel:
+        return PairModel(self.encoder.build(device, dtype), self.outputs)
 
 
 class PairModel(nn.Module):
     """One answer for two documents: both through one encoder, then a small network on [a, b, a - b, a b].
 
     Args:
-        encoder: a model without a head.
-        outputs: numbers in an answer.
+        encoder: Model without a head.
+        outputs: Numbers in an answer.
     """
 
     def __init__(self, encoder: PooledModel, outputs: int) -> None:
         super().__init__()
+        check_outputs(outputs)
         if not isinstance(encoder.head, nn.Identity):
             raise ValueError("the encoder of documents has no head of its own; make it with outputs=None")
         self.encoder = encoder
         width = encoder.d_model
-        self.head = nn.Sequential(nn.Linear(4 * width, width), nn.ReLU(), nn.Linear(width, outputs))
+        self.outputs = outputs
+        device, dtype = encoder.inputs.weight.device, encoder.inputs.weight.dtype
+        self.head = nn.Sequential(
+            nn.Linear(4 * width, width, device=device, dtype=dtype),
+            nn.ReLU(),
+            nn.Linear(width, outputs, device=device, dtype=dtype),
+        )
+
+    @property
+    def config(self) -> PairModelConfig:
+        """What decides this model."""
+        return PairModelConfig(self.encoder.config, self.outputs)
 
     def forward(
         self,
@@ -166,7 +255,7 @@ class PairModel(nn.Module):
         first_lengths: Lengths = None,
         second_lengths: Lengths = None,
     ) -> Float[Tensor, "B O"]:
-        """x is two batches of documents, row by row."""
+        """Return one answer for each pair of documents, row by row."""
         a, b = self.encoder(first, first_lengths), self.encoder(second, second_lengths)
         answer: Tensor = self.head(torch.cat([a, b, a - b, a * b], dim=-1))
         return answer

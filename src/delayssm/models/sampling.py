@@ -1,4 +1,4 @@
-"""Choosing the next token."""
+"""Choice of the next token."""
 
 import math
 from dataclasses import dataclass
@@ -10,9 +10,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose from logits: the k most likely tokens, of these the fewest that have probability p together.
+    """How to choose a token from logits.
 
-    temperature 0 takes the most likely token.
+    Args:
+        temperature: Divisor of the logits; 0 takes the most likely token.
+        top_k: Number of most likely tokens to choose from; None: all.
+        top_p: Choose from the fewest tokens, of these, that have this probability together; None: all.
     """
 
     temperature: float = 1.0
@@ -28,7 +31,7 @@ class Sampling:
             raise ValueError(f"top_p must lie in (0, 1], or be None for all tokens, not {self.top_p}")
 
     def probabilities(self, logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
-        """What the next token is drawn from."""
+        """Return the probabilities that the next token is drawn from."""
         if self.temperature == 0:
             return torch.zeros_like(logits).index_fill_(0, logits.argmax(), 1.0)
         ordered, order = (logits / self.temperature).sort(descending=True, stable=True)
@@ -36,10 +39,10 @@ class Sampling:
         if self.top_p is not None:
             before = kept.cumsum(0) - kept
             kept = torch.where(before < self.top_p, kept, 0)
-        found = torch.zeros_like(logits)
-        found[order[: self.top_k]] = kept / kept.sum()
-        return found
+        probabilities = torch.zeros_like(logits)
+        probabilities[order[: self.top_k]] = kept / kept.sum()
+        return probabilities
 
     def draw(self, logits: Float[Tensor, " V"], generator: torch.Generator) -> int:
-        """One token."""
+        """Draw one token."""
         return int(torch.multinomial(self.probabilities(logits), 1, generator=generator))

@@ -3,58 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from delayssm.config import Config, Device
 from delayssm.layers import decoding
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_rows
 from delayssm.layers.inputs import Tokens
-from delayssm.layers.stack import Stack
-from delayssm.layers.streaming import Lengths, Positions, Streaming, check_lengths, check_rows
+from delayssm.layers.stack import Stack, StackConfig
+from delayssm.layers.streaming import Streaming
 from delayssm.models.sampling import Sampling
-from delayssm.system.padding import without_padding
+from delayssm.system.spans import without_padding
 from delayssm.system.state import States
 
 if TYPE_CHECKING:
     from delayssm.backends.numba_decode import Program
 
 
+@dataclass(frozen=True)
+class TokenModelConfig(Config):
+    """Configuration of `TokenModel`.
+
+    Args:
+        vocab_size: Number of tokens; they are numbers from 0 to vocab_size - 1.
+        backbone: Stack of blocks.
+    """
+
+    vocab_size: int
+    backbone: StackConfig
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> TokenModel:
+        return TokenModel(self.vocab_size, self.backbone.build(device, dtype))
+
+
 class TokenModel(Streaming[States]):
     """Embedding, backbone, layer norm, head. The head has weights of its own and no bias.
 
     Args:
-        vocab_size: tokens are numbers from 0 to vocab_size - 1.
-        backbone: blocks of any kind.
+        vocab_size: Number of tokens; they are numbers from 0 to vocab_size - 1.
+        backbone: Stack of blocks of any kind.
     """
 
     def __init__(self, vocab_size: int, backbone: Stack) -> None:
         super().__init__()
+        like = next(backbone.parameters())
         self.vocab_size = vocab_size
         self.d_model = backbone.d_model
-        self.embedding = Tokens(vocab_size, self.d_model)
+        self.embedding = Tokens(vocab_size, self.d_model, device=like.device, dtype=like.dtype)
         self.backbone = backbone
-        self.norm = nn.LayerNorm(self.d_model)
-        self.head = nn.Linear(self.d_model, vocab_size, bias=False)
+        self.norm = nn.LayerNorm(self.d_model, device=like.device, dtype=like.dtype)
+        self.head = nn.Linear(self.d_model, vocab_size, bias=False, device=like.device, dtype=like.dtype)
+
+    @property
+    def config(self) -> TokenModelConfig:
+        return TokenModelConfig(self.vocab_size, self.backbone.config)
 
     def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None, at: Positions = None) -> Float[Tensor, "B T V"]:
-        """Logits after each token of whole sequences, or only after those at the positions `at` of each row."""
-        y = self.backbone(self.embedding(x, lengths), lengths, at)
-        return without_padding(self._logits(y), check_lengths(lengths, x), at)
+        """Return logits after each token of whole sequences, or only after those at the positions `at` of each row."""
+        spans = check_lengths(lengths, x)
+        y = self.backbone(self.embedding(x, spans), spans, at)
+        return without_padding(self._logits(y), spans, at)
 
     def stream(
         self, x: Int[Tensor, "B L"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L V"], States]:
-        """Logits after each token of a chunk, and the state after it."""
-        y, state = self.backbone.stream(self.embedding(x, lengths), state, lengths)
-        return without_padding(self._logits(y), check_lengths(lengths, y)), state
+        """Return logits after each token of a chunk, and the state after it."""
+        spans = check_lengths(lengths, x)
+        y, state = self.backbone.stream(self.embedding(x, spans), state, spans)
+        return without_padding(self._logits(y), spans), state
 
     @torch.no_grad()
     def step(
         self, x: Int[Tensor, " B"], state: States, out: Float[Tensor, "B V"] | None = None
     ) -> tuple[Float[Tensor, "B V"], States]:
-        """One token per row, without gradients: logits, written to `out` if given, and the state after it."""
+        """Return logits for one token per row, written to `out` if given, and the state after it."""
         if x.ndim != 1:
             raise ValueError(f"step takes one token per row, shape (batch,), not {tuple(x.shape)}")
         x = self.embedding.checked(x.unsqueeze(1))
@@ -66,7 +92,7 @@ class TokenModel(Streaming[States]):
         return decoding.step(program, x.flatten().long(), state, out)
 
     def decoder(self, state: States) -> decoding.Decoder:
-        """A model bound to streams, to go on token by token without looking at the parameters each time."""
+        """Return this model bound to streams: it goes on token by token without looking at the parameters again."""
         program = self._program(state)
         return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
 
@@ -81,9 +107,16 @@ class TokenModel(Streaming[States]):
         seed: int | None = None,
         stop: int | Sequence[int] = (),
     ) -> Iterator[int]:
-        """The tokens that follow a prompt, one by one as they are chosen.
+        """Yield the tokens that follow a prompt, one by one as they are chosen.
 
-        Ends after `max_new_tokens`, or before the first token in `stop`. The same seed gives the same tokens.
+        Args:
+            prompt: Tokens to begin with, at least one.
+            max_new_tokens: Largest number of tokens to generate.
+            temperature: Divisor of the logits; 0 takes the most likely token.
+            top_k: Number of most likely tokens to choose from; None: all.
+            top_p: Choose from the fewest tokens that have this probability together; None: all.
+            seed: Seed of the choices; the same seed gives the same tokens.
+            stop: Token or tokens before which generation ends.
         """
         sampling = Sampling(temperature, top_k, top_p)
         values = prompt if isinstance(prompt, Tensor) else list(prompt)

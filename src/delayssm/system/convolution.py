@@ -1,7 +1,7 @@
 """Causal and bidirectional convolution by FFT, in slices that stay in cache.
 
-A whole-batch transform spends most of its time moving padded temporaries through memory. Here the batch is
-walked in slices, only x and the kernel are kept for the backward pass, and spectra are computed again there.
+A transform of a whole batch spends most of its time moving padded temporaries through memory. Here the batch is
+processed in slices. Only x and the kernel are kept for the backward pass, which computes the spectra again.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _SLICE_BYTES_ELSEWHERE = 1 << 28
 
 
 def convolve(x: Float[Tensor, "B L H"], kernel: Float[Tensor, "D H L"]) -> Float[Tensor, "B L H"]:
-    """y_t = sum over s <= t of K_0[t - s] x_s, and with a second kernel + sum over s > t of K_1[s - t - 1] x_s."""
+    """Return y_t = sum over s <= t of K_0[t - s] x_s; with a second kernel, + sum over s > t of K_1[s - t - 1] x_s."""
     result: Tensor = _convolve(x, kernel)
     return result
 
@@ -78,7 +78,7 @@ _convolve.register_autograd(_backward, setup_context=_save)
 
 
 def _circular(kernel: Tensor, size: int) -> Tensor:
-    """(D, H, L) -> (H, size): K_0[t] at lag t, K_1[t] at lag -(t + 1), which is size - 1 - t."""
+    """Turn (D, H, L) into (H, size): K_0[t] at lag t, K_1[t] at lag -(t + 1), which is size - 1 - t."""
     _, channels, length = kernel.shape
     full = kernel.new_zeros(channels, size)
     full[:, :length] = kernel[0]
@@ -88,7 +88,7 @@ def _circular(kernel: Tensor, size: int) -> Tensor:
 
 
 def _uncircular(full: Tensor, kernel: Tensor) -> Tensor:
-    """The adjoint of `_circular`."""
+    """Apply the adjoint of `_circular`."""
     length = kernel.shape[-1]
     g = torch.zeros_like(kernel, memory_format=torch.contiguous_format)
     g[0] = full[:, :length]
@@ -98,7 +98,7 @@ def _uncircular(full: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _slices(x: Tensor, size: int) -> Iterator[tuple[slice, slice]]:
-    """Some rows of all channels at a time, or where one row is too much, some channels of one row."""
+    """Yield some rows of all channels at a time, or where one row is too much, some channels of one row."""
     batch, _, width = x.shape
     lines = max(1, _SLICE_BYTES.get(x.device.type, _SLICE_BYTES_ELSEWHERE) // (size * x.element_size()))
     channels, rows = min(width, lines), max(1, lines // width)
@@ -108,19 +108,19 @@ def _slices(x: Tensor, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 class _Padded:
-    """Room for one slice, channels before time, with zeros after the signal that are written only once."""
+    """A buffer for one slice, channels before time, with zeros after the signal that are written only once."""
 
     def __init__(self, x: Tensor, size: int) -> None:
         rows, channels = next(_slices(x, size))
         # A little more than is used: lines a power of two apart would compete for the same places in the cache.
-        self.room = x.new_zeros(rows.stop, channels.stop, size + 16)[..., :size]
+        self.buffer = x.new_zeros(rows.stop, channels.stop, size + 16)[..., :size]
 
     def spectrum(self, x: Tensor, rows: slice, channels: slice) -> Tensor:
-        part = x[rows, :, channels]
-        room = self.room[: part.shape[0], : part.shape[2]]
-        backends.active(x.device.type).transpose(part, room[..., : part.shape[1]])
-        found: Tensor = torch.fft.rfft(room)
-        return found
+        signal = x[rows, :, channels]
+        buffer = self.buffer[: len(signal), : signal.shape[2]]
+        backends.active(x.device.type).transpose(signal, buffer[..., : signal.shape[1]])
+        spectrum: Tensor = torch.fft.rfft(buffer)
+        return spectrum
 
 
 def _store(y: Tensor, spectrum: Tensor, rows: slice, channels: slice, size: int) -> None:

@@ -1,11 +1,11 @@
-"""Transform lengths that are fast."""
+"""Lengths for which Fourier transforms are fast."""
 
 import functools
 
 
 @functools.lru_cache(maxsize=1024)
 def fast_length(n: int) -> int:
-    """The smallest multiple of 16 that is at least n and has no prime factor above 5.
+    """Return the smallest multiple of 16 that is at least n and has no prime factor above 5.
 
     Without the factor 16, odd lengths such as 3^7 would qualify, and real transforms of odd length take
     several times longer.

@@ -4,15 +4,15 @@ Delayed feedback leaves no closed form in time, but in frequency there is one:
 
     K(z) = sum_n c_n b_n / (1 - lam_n z^-1 - mu_n z^-k [(1 - alpha) + alpha z^-1]).
 
-Sampled at M points of the circle |z| = 1/rho and transformed back it gives rho^t K_t plus its own echo
-rho^(t+M) K_(t+M), ... The echoes are eps = rho^M times smaller than the kernel; dividing by rho^t, on the other
-hand, amplifies rounding by up to 1/eps.
+Sampled at M points of the circle |z| = 1/rho and transformed back, it gives rho^t K_t plus its own echoes
+rho^(t+M) K_(t+M), ... The echoes are eps = rho^M times smaller than the kernel. Dividing by rho^t, on the other hand,
+amplifies rounding errors by up to 1/eps.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -21,17 +21,24 @@ from torch import Tensor
 from delayssm import backends
 from delayssm.system import pairs
 from delayssm.system.fft import fast_length
-from delayssm.system.parameters import Coefficients
+from delayssm.system.parameters import PairedCoefficients
+
+ContourName = Literal["exact", "float32", "paper"]
 
 
 @dataclass(frozen=True)
 class Contour:
-    """Where and how precisely the transfer function is sampled."""
+    """Where, and in which precision, the transfer function is sampled.
+
+    Args:
+        dtype: Precision of the transfer function and of its transform.
+        eps: Size of an echo relative to the kernel.
+        grid: Returns the number of points M for a kernel of a given length.
+    """
 
     dtype: torch.dtype
     eps: float
     grid: Callable[[int], int]
-    """Number of points M for a kernel of a given length."""
 
 
 def _barely_longer(length: int) -> int:
@@ -46,63 +53,73 @@ def _twice_to_a_power_of_two(length: int) -> int:
     return 1 << (2 * length - 1).bit_length()
 
 
-#: The grid only has to cover the kernel: the shift takes care of what lies beyond. In float64, 1e-8 makes the echo
-#: small enough, and an eighth of room at the end, where rounding is amplified the most, keeps that below the echo too.
-EXACT = Contour(torch.float64, 1e-8, _barely_longer)
+CONTOURS: dict[ContourName, Contour] = {
+    # The grid only has to cover the kernel: the shift takes care of what lies beyond. In float64, 1e-8 makes the echo
+    # small enough, and an eighth of room at the end, where rounding is amplified the most, keeps that below the echo.
+    "exact": Contour(torch.float64, 1e-8, _barely_longer),
+    # For devices where float64 is slow. The wider grid leaves room between an echo and the rounding that is amplified;
+    # the relative RMS error of kernels is a few 1e-6.
+    "float32": Contour(torch.float32, 1e-5, _four_times),
+    # The setting of the paper's appendix C.3.
+    "paper": Contour(torch.float32, 1e-3, _twice_to_a_power_of_two),
+}
 
-#: For devices where float64 is slow. The wider grid leaves room between an echo and the rounding that is amplified; the
-#: relative RMS error of kernels is a few 1e-6.
-FLOAT32 = Contour(torch.float32, 1e-5, _four_times)
 
-#: The setting of the paper's appendix C.3.
-PAPER = Contour(torch.float32, 1e-3, _twice_to_a_power_of_two)
-
-
-def kernel(system: Coefficients, length: int, contour: Contour = EXACT) -> Float[Tensor, "D H {length}"]:
-    """K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length, of a system given in pairs; without D."""
+def kernel(system: PairedCoefficients, length: int, contour: ContourName = "exact") -> Float[Tensor, "D H {length}"]:
+    """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length, without the skip term D."""
     w = pairs.multiply(system.b, system.c)
     # A delay of `length` or more cannot be heard within `length` samples.
     k = torch.where(system.k < length, system.k, 0)
-    coefficients = [system.lam, system.mu, w, k, system.alpha]
-    result: Tensor = _kernel(coefficients, length, contour.grid(length), contour.eps, contour.dtype)
-    return result
+    chosen = CONTOURS[contour]
+    size = chosen.grid(length)
+    K: Tensor = _kernel(system.lam, system.mu, w, k, system.alpha, length, size, chosen.eps, chosen.dtype)
+    return K
 
 
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
-def _kernel(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch.dtype) -> Tensor:
-    K = backends.active(system[0].device.type).transfer(system, size, eps ** (1 / size), dtype)
+def _kernel(
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
+) -> Tensor:
+    backend, rho = backends.active(w.device.type), eps ** (1 / size)
+    K = backend.transfer(lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho, dtype=dtype)
     damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
     return damped * _restore(length, size, eps, dtype, K.device)
 
 
 @_kernel.register_fake
-def _(system: Sequence[Tensor], length: int, size: int, eps: float, dtype: torch.dtype) -> Tensor:
-    w = system[2]
+def _(
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
+) -> Tensor:
     return w.new_empty(w.shape[0], w.shape[1], length, dtype=dtype)
 
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
-def _kernel_backward(grad: Tensor, system: Sequence[Tensor], size: int, eps: float) -> list[Tensor]:
+def _kernel_backward(
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of lam, mu, w and alpha."""
     G = torch.fft.rfft(grad * _restore(grad.shape[-1], size, eps, grad.dtype, grad.device), n=size) / size
     G[..., 1 : (size + 1) // 2] *= 2  # the half grid stands for both halves, save for its ends
-    backend = backends.active(grad.device.type)
-    return backend.transfer_backward(torch.view_as_real(G), system, size, eps ** (1 / size))
+    backend, rho = backends.active(grad.device.type), eps ** (1 / size)
+    g = backend.transfer_backward(grad=torch.view_as_real(G), lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho)
+    return g.lam, g.mu, g.w, g.alpha
 
 
 @_kernel_backward.register_fake
-def _(grad: Tensor, system: Sequence[Tensor], size: int, eps: float) -> list[Tensor]:
-    lam, mu, w, _, alpha = system
-    return [torch.empty_like(t) for t in (lam, mu, w, alpha)]
+def _(
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.empty_like(lam), torch.empty_like(mu), torch.empty_like(w), torch.empty_like(alpha)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    system, _, ctx.size, ctx.eps, _ = inputs
+    *system, _, ctx.size, ctx.eps, _ = inputs
     ctx.save_for_backward(*system)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[list[Tensor | None], None, None, None, None]:
-    lam, mu, w, alpha = _kernel_backward(grad, list(ctx.saved_tensors), ctx.size, ctx.eps)
-    return [lam, mu, w, None, alpha], None, None, None, None
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    lam, mu, w, alpha = _kernel_backward(grad, *ctx.saved_tensors, ctx.size, ctx.eps)
+    return lam, mu, w, None, alpha, None, None, None, None
 
 
 _kernel.register_autograd(_backward, setup_context=_save)
@@ -110,6 +127,6 @@ _kernel.register_autograd(_backward, setup_context=_save)
 
 @functools.lru_cache(maxsize=32)
 def _restore(length: int, size: int, eps: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """rho^-t for t < length, where rho^size = eps."""
+    """Return rho^-t for t < length, where rho^size = eps."""
     t = torch.arange(length, dtype=torch.float64, device=device)
     return torch.pow(eps, -t / size).to(dtype)

@@ -1,4 +1,4 @@
-"""Which memory each channel of a stream has, and where in the tensors it is.
+"""Which memory each channel of a stream has, and where it lies in the tensors.
 
 The recurrence needs, k tokens later, what a state feeds back: f_(t+k) = mu [(1 - alpha) h_t + alpha h_(t-1)].
 
@@ -23,22 +23,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from delayssm.backends import BLOCK
+from delayssm.backends import BLOCK, COPY_COUNT, INPUT_COUNT, SLOT_COUNT
 
 
 @dataclass(frozen=True)
 class Layout:
     """The memory of H channels with n stored modes each."""
 
-    k: Tensor  # (H,) int64: the delays that this is for; 0 for none
-    table: Tensor  # (H, 6) int64: first slot, slots; first copy, copies; first input, inputs
+    k: Tensor  # (H,) int64: the delays that it is for; 0 for none
+    table: Tensor  # (H, 6) int64: its columns are FIRST_SLOT, SLOT_COUNT, ... of `delayssm.backends`
     modes: int
     dtype: torch.dtype
     max_length: int | None
 
     @staticmethod
     def of(k: Tensor, modes: int, dtype: torch.dtype, max_length: int | None) -> Layout:
-        """The smaller memory for each channel; without a bound on the stream's length only the ring is exact."""
+        """Choose the smaller memory for each channel; without a bound on the length of streams only a ring is exact."""
         slots, copies, inputs = k.clone(), torch.zeros_like(k), torch.zeros_like(k)
         if max_length is not None:
             ring, cascade = _bytes(k, modes, dtype, max_length)
@@ -53,16 +53,17 @@ class Layout:
 
     @property
     def totals(self) -> tuple[int, int, int]:
-        """Slots, copies and inputs of all channels."""
-        slots, copies, inputs = self.table[:, 1::2].sum(0).tolist()
+        """Numbers of slots, copies and inputs of all channels together."""
+        slots, copies, inputs = (int(self.table[:, column].sum()) for column in (SLOT_COUNT, COPY_COUNT, INPUT_COUNT))
         return slots, copies, inputs
 
     def to(self, device: torch.device | str) -> Layout:
+        """Return the layout with its tensors on a device."""
         return Layout(self.k.to(device), self.table.to(device), self.modes, self.dtype, self.max_length)
 
     def describe(self) -> str:
-        """How many channels have which memory, and why."""
-        slots, copies = self.table[:, 1].cpu(), self.table[:, 3].cpu()
+        """Return a description: how many channels have which memory, and why."""
+        slots, copies = self.table[:, SLOT_COUNT].cpu(), self.table[:, COPY_COUNT].cpu()
         k, T = self.k.cpu(), self.max_length
         ring, cascade, none = (slots > 0) & (copies == 0), copies > 0, slots == 0
         ring_bytes, cascade_bytes = _bytes(k, self.modes, self.dtype, T or 1)
@@ -82,7 +83,7 @@ class Layout:
 
 
 def _bytes(k: Tensor, modes: int, dtype: torch.dtype, max_length: int) -> tuple[Tensor, Tensor]:
-    """What a ring and what a cascade would take, per channel of one stream."""
+    """Return the bytes that a ring and a cascade would take, per channel of one stream."""
     state, number = 2 * modes, dtype.itemsize
     copies = (max_length - 1) // k.clamp(min=1)
     return k * state * number, (BLOCK * state + max_length - k) * number + copies * state * 8

@@ -32,23 +32,39 @@ MAX_FREQUENCY = 1e30
 
 
 class Coefficients(NamedTuple):
-    """One discrete system per channel. k = 0 marks a channel without a delayed branch."""
+    """One discrete system per channel, in complex numbers. k = 0 marks a channel without a delayed branch."""
 
-    lam: Tensor  # (H, n) complex, or (H, n, 2) real pairs
-    mu: Tensor  # like lam
-    b: Tensor  # like lam
-    c: Tensor  # (H, n), or (D, H, n, 2)
+    lam: Tensor  # (H, n) complex128
+    mu: Tensor  # (H, n) complex128
+    b: Tensor  # (H, n) complex128
+    c: Tensor  # (H, n) complex128, or (2, H, n) if bidirectional
     k: Tensor  # (H,) int64
     alpha: Tensor  # (H,) float64, in [0, 1)
 
 
+class PairedCoefficients(NamedTuple):
+    """The same in real pairs, as operators take them."""
+
+    lam: Tensor  # (H, n, 2) float64
+    mu: Tensor  # (H, n, 2) float64
+    b: Tensor  # (H, n, 2) float64
+    c: Tensor  # (D, H, n, 2) float64
+    k: Tensor  # (H,) int64
+    alpha: Tensor  # (H,) float64, in [0, 1)
+
+    def to_complex(self) -> Coefficients:
+        """Return the same numbers as complex tensors."""
+        lam, mu, b, c = (torch.view_as_complex(z.contiguous()) for z in (self.lam, self.mu, self.b, self.c))
+        return Coefficients(lam, mu, b, c if len(c) == 2 else c[0], self.k, self.alpha)
+
+
 def step_size(nu_dt: Float[Tensor, " H"]) -> Float[Tensor, " H"]:
-    """dt = softplus(nu_dt) > 0."""
+    """Return dt = softplus(nu_dt) > 0."""
     return F.softplus(_bounded(nu_dt))
 
 
 def delay(nu_tau: Float[Tensor, " H"], max_delay: int) -> Float[Tensor, " H"]:
-    """tau / dt = 1 + q (L_max - 2) with q = sigmoid(nu_tau): between 1 and L_max - 1 steps."""
+    """Return tau / dt = 1 + q (L_max - 2) with q = sigmoid(nu_tau): between 1 and L_max - 1 steps."""
     return 1 + torch.sigmoid(_bounded(nu_tau)) * (max_delay - 2)
 
 
@@ -58,14 +74,14 @@ def diagonal(
     nu_im: Float[Tensor, "H n"],
     B: Float[Tensor, "H n 2"] | None,
     C: Float[Tensor, "D H n 2"],
-) -> Coefficients:
-    """S4D: lam = exp(zeta dt), b = (lam - 1) / zeta * B."""
+) -> PairedCoefficients:
+    """Return the coefficients of S4D: lam = exp(zeta dt), b = (lam - 1) / zeta * B."""
     dt = step_size(nu_dt).unsqueeze(-1)
     decay, angle = _base(nu_re, nu_im, dt)
     lam = pairs.polar(torch.exp(-decay), angle)
     b = _zero_order_hold(-decay, angle, dt, B)
     none = torch.zeros_like(nu_dt, dtype=torch.float64)
-    return Coefficients(lam, torch.zeros_like(lam), b, C.double(), none.long(), none)
+    return PairedCoefficients(lam, torch.zeros_like(lam), b, C.double(), none.long(), none)
 
 
 def delayed(
@@ -78,8 +94,8 @@ def delayed(
     B: Float[Tensor, "H n 2"] | None,
     C: Float[Tensor, "D H n 2"],
     max_delay: int,
-) -> Coefficients:
-    """DS4D: the budget |exp(zeta dt)| < 1 is shared between the two branches by p = sigmoid(r).
+) -> PairedCoefficients:
+    """Return the coefficients of DS4D: p = sigmoid(r) shares the budget |exp(zeta dt)| < 1 between the branches.
 
     lam = (1 - p) exp(zeta dt),   mu = p |exp(zeta dt)| e^(i theta),   so |lam| + |mu| < 1 (Prop. 1);
     b   = (lam - 1) / lambda * B  with the effective  lambda = zeta + log(1 - p) / dt.
@@ -95,17 +111,17 @@ def delayed(
     b = _zero_order_hold(F.logsigmoid(-r) - decay, angle, dt, B)
     steps = delay(nu_tau, max_delay)
     k = steps.detach().floor()
-    return Coefficients(lam, mu, b, C.double(), k.long(), steps - k)
+    return PairedCoefficients(lam, mu, b, C.double(), k.long(), steps - k)
 
 
 def _base(nu_re: Tensor, nu_im: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-    """-Re and Im of zeta dt, where zeta = -exp(nu_re) + i nu_im."""
+    """Return -Re and Im of zeta dt, where zeta = -exp(nu_re) + i nu_im."""
     decay = (_bounded(nu_re).exp() * dt).clamp(MIN_DECAY, BOUND)
     return decay, nu_im.double().clamp(-MAX_FREQUENCY, MAX_FREQUENCY) * dt
 
 
 def _zero_order_hold(re: Tensor, im: Tensor, dt: Tensor, B: Tensor | None) -> Tensor:
-    """b = (e^w - 1) / (w / dt) * B for w = re + i im, the discrete exponent of the main branch."""
+    """Return b = (e^w - 1) / (w / dt) * B for w = re + i im, the discrete exponent of the main branch."""
     b = dt.unsqueeze(-1) * pairs.expm1_over(re, im)
     return b if B is None else pairs.multiply(b, B.double())
 

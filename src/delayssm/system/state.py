@@ -1,4 +1,4 @@
-"""What a stream remembers between chunks."""
+"""What streams remember between chunks."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from delayssm.storage import tensors as tensor_file
 from delayssm.system.layout import Layout
 
 Rows = Sequence[int] | Tensor
-#: Of saved streams. The number goes up when what is in a file changes its meaning.
-FORMAT = "delayssm state 1"
+#: Format of files with saved streams. The number goes up when their content changes its meaning.
+FORMAT = "delayssm state 2"
 
 
-class Owner(Protocol):
-    """A module, as a state knows it."""
+class Identity(Protocol):
+    """A module, as its states know it."""
 
     def fingerprint(self) -> dict[str, str]:
-        """What kind of module it is, and a digest of its parameters as they are now."""
+        """Return the configuration of the module, and a digest of its parameters as they are now."""
 
 
-class Memory:
-    """What is known of tensors that are advanced in place. All states that look at the same ones share it.
+class Usage:
+    """How often some tensors were advanced in place. All states that share the tensors share this record.
 
-    advances counts how often that was. No stream has seen more than `longest` tokens; it is a bound, so that nobody has
-    to wait for a device to tell.
+    `advances` counts the chunks. No stream has seen more than `longest` tokens: a bound that is known without waiting
+    for a device.
     """
 
     def __init__(self, longest: int = 0) -> None:
         self.advances, self.longest = 0, longest
 
     def advance(self, tokens: int) -> None:
-        """Take note of a chunk."""
+        """Record a chunk of so many tokens."""
         self.advances += 1
         self.longest += tokens
 
@@ -46,28 +46,36 @@ class Memory:
 class Streams(ABC):
     """A batch of streams: one row each, all independent of one another and of any age.
 
-    Without gradients a chunk is processed in place: the state that was passed in is then spent, its memory
-    belongs to the state that was returned, and using it again is an error. `clone` first to branch.
+    Without gradients a chunk is processed in place: the state that was passed in is then spent, its memory belongs to
+    the state that was returned, and using it again is an error. To branch, `clone` it first.
     """
 
-    model: Owner | None  # whose init_state made it
+    origin: Identity | None  # the module whose init_state made it
     position: Tensor  # (B,) int64: tokens seen
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """All that is remembered, by name. Rows come first, and before the first token everything is 0."""
+        """Return everything that is remembered, by name. Rows come first; before the first token everything is 0."""
 
     @abstractmethod
     def layouts(self) -> list[Layout]:
-        """Where that is, for each SSM."""
+        """Return the layout of the memory of each SSM."""
 
     @abstractmethod
-    def memories(self) -> list[Memory]:
-        """What is known of them."""
+    def usages(self) -> list[Usage]:
+        """Return the record of in-place advances of each SSM."""
 
     @abstractmethod
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Independent streams with each tensor replaced."""
+        """Return independent streams with a function applied to each tensor."""
+
+    @abstractmethod
+    def detach(self) -> Self:
+        """Return the same memory without its gradient history, as truncated backpropagation needs it."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> Self:
+        """Return the streams on a device."""
 
     @abstractmethod
     def require_unspent(self) -> None:
@@ -76,14 +84,15 @@ class Streams(ABC):
     @property
     @abstractmethod
     def max_length(self) -> int | None:
-        """How many tokens a stream can have; None for any number."""
+        """Largest number of tokens of a stream; None for any number."""
 
     @abstractmethod
     def describe(self) -> str:
-        """Which channels use which memory, why, and what it costs."""
+        """Return a description: which channels use which memory, why, and what it costs."""
 
     @property
     def batch_size(self) -> int:
+        """Number of streams."""
         return len(self.position)
 
     @property
@@ -92,11 +101,11 @@ class Streams(ABC):
         return sum(t.nbytes for t in self.tensors().values())
 
     def clone(self) -> Self:
-        """An independent copy."""
+        """Return an independent copy."""
         return self.map(torch.clone)
 
     def select(self, rows: Rows) -> Self:
-        """A copy of some streams, in the order given."""
+        """Return a copy of some streams, in the given order."""
         index = self._index(rows)
         return self.map(lambda t: t[index])
 
@@ -114,7 +123,7 @@ class Streams(ABC):
         self._require_no_graph("put")
         streams.require_unspent()
         index = self._index(rows)
-        if streams.model is not self.model:
+        if streams.origin is not self.origin:
             raise ValueError("these streams belong to another module")
         if streams.max_length != self.max_length:
             raise ValueError(f"these streams have max_length={streams.max_length}, not {self.max_length}")
@@ -127,17 +136,17 @@ class Streams(ABC):
         self.count_tokens()
 
     def count_tokens(self) -> None:
-        """Look how long the streams are, after something else than a chunk has changed that."""
+        """Find out how long the streams are, after something other than a chunk has changed that."""
         longest = int(self.position.max())
-        for memory in self.memories():
-            memory.longest = longest
+        for usage in self.usages():
+            usage.longest = longest
 
     def save(self, path: Path | str) -> None:
-        """Write the streams to a safetensors file, atomically; `load_state` of the module reads it."""
+        """Write the streams to a safetensors file, atomically; the module reads it with `load_state`."""
         self.require_unspent()
-        if self.model is None:
+        if self.origin is None:
             raise ValueError("only a state made by a module's init_state can be saved")
-        about = {"max_length": str(self.max_length), **self.model.fingerprint()}
+        about = {"max_length": str(self.max_length), **self.origin.fingerprint()}
         tensor_file.write(Path(path), FORMAT, self.tensors(), about)
 
     def _index(self, rows: Rows) -> Tensor:
@@ -163,14 +172,14 @@ class State(Streams):
     inputs: Tensor  # (B, I): past inputs of those channels
     position: Tensor  # (B,) int64: tokens seen
     layout: Layout
-    owner: Owner
-    model: Owner | None = None
-    memory: Memory = field(default_factory=Memory)
-    advances: int = 0  # those of the memory when this state was made
+    ssm: Identity  # the module whose memory it is
+    origin: Identity | None = None
+    usage: Usage = field(default_factory=Usage)
+    advances: int = 0  # of the memory, when this state was made
 
     @staticmethod
-    def zeros(owner: Owner, batch_size: int, layout: Layout) -> State:
-        """Streams before their first token."""
+    def zeros(ssm: Identity, batch_size: int, layout: Layout) -> State:
+        """Return streams before their first token."""
         slots, copies, inputs = layout.totals
 
         def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
@@ -183,7 +192,7 @@ class State(Streams):
             inputs=zeros(layout.dtype, inputs),
             position=zeros(torch.int64),
             layout=layout,
-            owner=owner,
+            ssm=ssm,
         )
 
     @property
@@ -196,21 +205,19 @@ class State(Streams):
     def layouts(self) -> list[Layout]:
         return [self.layout]
 
-    def memories(self) -> list[Memory]:
-        return [self.memory]
+    def usages(self) -> list[Usage]:
+        return [self.usage]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
         tensors: dict[str, Any] = {name: function(t) for name, t in self.tensors().items()}
-        memory = Memory(self.memory.longest)
-        return State(**tensors, layout=self.layout, owner=self.owner, model=self.model, memory=memory)
+        usage = Usage(self.usage.longest)
+        return State(**tensors, layout=self.layout, ssm=self.ssm, origin=self.origin, usage=usage)
 
     def detach(self) -> State:
-        """The same memory without its gradient history, as truncated backpropagation needs it."""
-        return dataclasses.replace(self.map(Tensor.detach), memory=self.memory, advances=self.advances)
+        return dataclasses.replace(self.map(Tensor.detach), usage=self.usage, advances=self.advances)
 
     def to(self, device: torch.device | str) -> State:
-        """The state on another device."""
         if torch.empty(0, device=device).device == self.position.device:
             self.require_unspent()
             return self  # it is there already
@@ -222,31 +229,31 @@ class State(Streams):
         return f"{head}\n{self.layout.describe()}"
 
     def advanced(self, tokens: int, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
-        """The state `lengths` tokens later, which are at most `tokens`."""
+        """Return the state after `lengths` more tokens per row, at most `tokens`."""
         in_place = h is self.h
-        memory = self.memory if in_place else Memory(self.memory.longest)
-        memory.advance(tokens)
+        usage = self.usage if in_place else Usage(self.usage.longest)
+        usage.advance(tokens)
         position = self.position.add_(lengths) if in_place else self.position + lengths
         return dataclasses.replace(
-            self, h=h, feedback=feedback, position=position, memory=memory, advances=memory.advances
+            self, h=h, feedback=feedback, position=position, usage=usage, advances=usage.advances
         )
 
     def current(self) -> State:
-        """The same memory as it is now, after it was advanced in place."""
-        return dataclasses.replace(self, advances=self.memory.advances)
+        """Return the same memory as it is now, after it was advanced in place."""
+        return dataclasses.replace(self, advances=self.usage.advances)
 
     def require_unspent(self) -> None:
-        if self.advances != self.memory.advances:
+        if self.advances != self.usage.advances:
             raise RuntimeError(
                 "this state is spent: a later chunk was processed in its memory. Go on with the state that call "
                 "returned, or clone() the state before the call to branch"
             )
 
     def require_room(self, tokens: int, lengths: Tensor | None = None) -> None:
-        """Raise if some stream would become longer than it was made for by `lengths` more tokens, at most `tokens`."""
+        """Raise if `lengths` more tokens per row, at most `tokens`, would make a stream longer than its bound."""
         if self.max_length is None or torch.compiler.is_compiling():
             return
-        if self.memory.longest + tokens <= self.max_length:
+        if self.usage.longest + tokens <= self.max_length:
             return
         end = self.position + (tokens if lengths is None else lengths)
         if int(end.max()) > self.max_length:
@@ -262,7 +269,7 @@ class States(Streams):
     """The memories of several modules that run one after another."""
 
     parts: tuple[State, ...]
-    model: Owner | None = None
+    origin: Identity | None = None
     program: Any = None  # one compiled call for all of them, see `delayssm.layers.decoding`
 
     @property
@@ -279,18 +286,16 @@ class States(Streams):
     def layouts(self) -> list[Layout]:
         return [part.layout for part in self.parts]
 
-    def memories(self) -> list[Memory]:
-        return [part.memory for part in self.parts]
+    def usages(self) -> list[Usage]:
+        return [part.usage for part in self.parts]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> States:
         return self._each(lambda part: part.map(function))
 
     def detach(self) -> States:
-        """The same memory without its gradient history, as truncated backpropagation needs it."""
         return self._each(State.detach)
 
     def to(self, device: torch.device | str) -> States:
-        """The state on another device."""
         return self._each(lambda part: part.to(device))
 
     def describe(self) -> str:
@@ -301,8 +306,8 @@ class States(Streams):
             part.require_unspent()
 
     def current(self) -> States:
-        """The same memory as it is now, after it was advanced in place."""
-        return States(tuple([part.current() for part in self.parts]), self.model, self.program)
+        """Return the same memory as it is now, after it was advanced in place."""
+        return States(tuple([part.current() for part in self.parts]), self.origin, self.program)
 
     def _each(self, function: Callable[[State], State]) -> States:
-        return States(tuple(function(part) for part in self.parts), self.model)
+        return States(tuple(function(part) for part in self.parts), self.origin)

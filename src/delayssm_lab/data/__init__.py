@@ -1,1 +1,1 @@
-"""Data sets: reading published files, generating data, and the arrays that both become."""
+"""Data sets: readers of published files, generators, and the prepared arrays that both produce."""

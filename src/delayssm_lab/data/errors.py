@@ -1,5 +1,5 @@
-"""What goes wrong with data."""
+"""Errors of data sets."""
 
 
 class DataError(ValueError):
-    """Data that is not there, incomplete or damaged. The message names the file and says what to do."""
+    """Data that is missing, incomplete or damaged. The message names the file and what to do."""

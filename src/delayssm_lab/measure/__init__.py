@@ -1,1 +1,1 @@
-"""Measurements of speed, memory and accuracy."""
+"""Measurements of speed, memory and accuracy: the studies behind BENCHMARKS.md."""

@@ -1,4 +1,4 @@
-"""Decoding as the paper describes it, in plain torch: a dense buffer of all states for L_max steps in every layer."""
+"""Decoding as the paper describes it, in plain torch: a dense buffer of the last L_max states in every layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delayssm.layers.stack import Stack
 
 
 class DenseStep:
-    """Token by token through a stack of pre-norm DS4D blocks, with its parameters."""
+    """A decoder for stacks of pre-norm DS4D blocks that keeps all states of the last `max_length` tokens."""
 
     def __init__(self, stack: Stack, batch_size: int, max_length: int) -> None:
         self.t, self.max_length = 0, max_length
@@ -29,14 +29,14 @@ class DenseStep:
 
     @torch.inference_mode()
     def __call__(self, x: Tensor) -> Tensor:
-        """x (B, H) -> y (B, H)."""
+        """Return the outputs (B, H) of one token per row, x (B, H)."""
         t = self.t
         for norm, layer, (lam, mu, b, c, k, alpha), buffer in self.blocks:
             u = norm(x)
             channels = torch.arange(len(k), device=k.device)
             anchor = buffer[(t - k) % self.max_length, :, channels].transpose(0, 1)
             older = buffer[(t - k - 1) % self.max_length, :, channels].transpose(0, 1)
-            valid = ((t >= k)[:, None], (t > k)[:, None])  # nothing came before the stream
+            valid = ((t >= k)[:, None], (t > k)[:, None])  # states before the stream are 0
             delayed = (1 - alpha) * torch.where(valid[0], anchor, 0) + alpha * torch.where(valid[1], older, 0)
             h = lam * buffer[(t - 1) % self.max_length] + mu * delayed + b * u[..., None]
             buffer[t % self.max_length] = h
@@ -47,5 +47,5 @@ class DenseStep:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of state."""
+        """Bytes of the buffers of all layers."""
         return sum(buffer.nbytes for *_, buffer in self.blocks)

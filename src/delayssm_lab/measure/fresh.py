@@ -1,17 +1,33 @@
-"""Functions that run in a process of their own, so that memory and warm caches are theirs alone."""
+"""Measurements in processes of their own, so that no other point shares their memory and caches."""
 
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
+from typing import Protocol
+
+#: The name that `python -m` needs; `__name__` is "__main__" in the new process.
+MODULE = "delayssm_lab.measure.fresh"
 
 
-def call(module: str, *arguments: object) -> dict[str, float]:
-    """Run `python -m MODULE ARGUMENTS` and read the JSON object that it prints last."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Point(Protocol):
+    """A frozen dataclass that knows how to measure itself."""
+
+    def measure(self) -> dict[str, float]:
+        """Return measured numbers by name."""
+
+
+def measure(point: Point) -> dict[str, float]:
+    """Return `point.measure()`, called in a new Python process."""
+    command = [sys.executable, "-m", MODULE]
+    process = subprocess.run(command, input=pickle.dumps(point), capture_output=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"measuring {point} failed:\n{process.stderr.decode()}")
+    values: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    return values
+
+
+if __name__ == "__main__":
+    print(json.dumps(pickle.load(sys.stdin.buffer).measure()))  # noqa: T201

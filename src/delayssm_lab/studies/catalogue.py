@@ -1,8 +1,17 @@
-"""All studies."""
+"""All studies, by name on the command line."""
 
-from delayssm_lab.measure.efficiency import Efficiency, EfficiencyOnGPU
+from delayssm_lab.measure.decoding_speed import DecodingSpeed
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.full_size import FullSize
+from delayssm_lab.measure.generator_speed import GeneratorSpeed
+from delayssm_lab.measure.gpu_binaries import GPUBinaries
+from delayssm_lab.measure.import_time import ImportTime
+from delayssm_lab.measure.kernel_accuracy import KernelAccuracy
+from delayssm_lab.measure.kernel_speed import KernelSpeed
+from delayssm_lab.measure.long_sequences import LongSequences
+from delayssm_lab.measure.model_speed import ModelSpeed
+from delayssm_lab.measure.prompt_speed import PromptSpeed
+from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.studies.branch_fraction import BranchFraction
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
@@ -16,15 +25,45 @@ from delayssm_lab.studies.synthetic import PaperCopy, Synthetic
 
 
 def studies() -> tuple[Study, ...]:
-    """Cheap ones first."""
+    """Return all studies: measurements on the CPU and on a GPU, then experiments, cheap ones first."""
+    return *measurements(), *gpu_measurements(), *experiments()
+
+
+def measurements() -> tuple[Study, ...]:
+    """Return the measurements of speed, memory and accuracy that `make bench` makes."""
+    return (
+        KernelAccuracy(),
+        FFTAccuracy(),
+        ImportTime(),
+        KernelSpeed(),
+        TrainingSpeed(),
+        LongSequences(),
+        ModelSpeed(),
+        FullSize(),
+        DecodingSpeed(),
+        PromptSpeed(),
+        GeneratorSpeed(),
+        GPUBinaries(),
+    )
+
+
+def gpu_measurements() -> tuple[Study, ...]:
+    """Return the measurements that need a GPU."""
+    return (
+        TrainingSpeed(device="cuda"),
+        LongSequences(device="cuda"),
+        ModelSpeed(device="cuda"),
+        DecodingSpeed(device="cuda"),
+        PromptSpeed(device="cuda"),
+    )
+
+
+def experiments() -> tuple[Study, ...]:
+    """Return the studies of trained models and of the mathematics."""
     return (
         Phase(),
         Stability(),
         Samples(),
-        FFTAccuracy(),
-        Efficiency(),
-        EfficiencyOnGPU(),
-        FullSize(),
         Mechanism(),
         Listening(),
         ImpulseResponses(),

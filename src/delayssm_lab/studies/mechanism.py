@@ -15,7 +15,7 @@ from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.system import parameters
 from delayssm_lab.report import tables
 from delayssm_lab.studies import paper
-from delayssm_lab.studies.study import File, Found, Measured
+from delayssm_lab.studies.study import File, Measured, Values
 from delayssm_lab.studies.trained import finished, one_of_each_task, train
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.training.evaluate import accuracy_by_lag, initial_model, load_model, overall
@@ -51,7 +51,7 @@ class Mechanism(Measured[Point]):
         return super().seconds(work) + sum(summary["seconds"] for summary in finished(self.runs, work / "mini"))
 
     @torch.no_grad()
-    def measure(self, point: Point, work: Path) -> Found:
+    def measure(self, point: Point, work: Path) -> Values:
         model, run = load_model(work / "mini" / point.run)
         task = run.task
         assert isinstance(task, DelayedMemory)
@@ -71,12 +71,12 @@ class Mechanism(Measured[Point]):
             **{name: overall(accuracy_by_lag(m, task, point.samples, run.seed)) for name, m in models.items()},
         }
 
-    def show(self, found: Mapping[Point, Found]) -> Iterable[File]:
+    def show(self, results: Mapping[Point, Values]) -> Iterable[File]:
         head = ["task", "", "mean delay", "mean |Δτ|", "mean |Δμ|", "learned", "τ = 1 step", "μ = 0"]
         labels = {run.name: run.task.label for run in self.runs}
         reported = dict(zip(paper.TASKS, paper.MECHANISM, strict=True))
         rows = []
-        for point, values in found.items():
+        for point, values in results.items():
             label = labels[point.run]
             rows += [[label, "ours, mini", *_words(*values.values())], ["", "paper", *_words(*reported[label])]]
         yield "table.md", tables.markdown(head, rows).encode()

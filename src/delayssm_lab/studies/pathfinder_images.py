@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from delayssm_lab.data.generate.pathfinder import Size, pathfinder
+from delayssm_lab.data.generate.pathfinder import Size, pathfinder_generator
 from delayssm_lab.report.drawing import png
 from delayssm_lab.report.montage import samples_figure
 from delayssm_lab.studies.study import Computed, File
@@ -33,7 +33,7 @@ class Samples(Computed):
 
     def _ours(self, size: Size, each: int) -> NDArray[np.uint8]:
         """The first images of either label, joined ones first."""
-        x, y = pathfinder(size, 14).images(8 * each, self.seed)
+        x, y = pathfinder_generator(size, 14).images(8 * each, self.seed)
         return np.concatenate([x[y == label][:each] for label in (1, 0)]).reshape(-1, size, size)
 
 

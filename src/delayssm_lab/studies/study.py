@@ -1,65 +1,75 @@
-"""What a study is: points to measure, and files that show what was found.
+"""Studies: points to measure, and files that present the results.
 
-What is measured is kept point by point in a journal as it is found, so a study that was interrupted goes on where it
-was. What is shown is made from the journal alone.
+Values are appended to a journal as soon as a point is measured, so an interrupted study resumes where it stopped. Files
+are made from the journal alone.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from delayssm.storage import files
 from delayssm_lab.display import counted, duration
 from delayssm_lab.environment import describe
 
-Found = dict[str, float]
-P = TypeVar("P")
+#: Measured numbers by name.
+Values = dict[str, float]
 #: File name and content.
 File = tuple[str, bytes]
+P = TypeVar("P")
 
 
 class Study(ABC):
-    """One piece of evidence."""
+    """A piece of evidence that `delayssm reproduce NAME` makes: tables, figures and the data behind them."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    #: Added to what is said when results are there.
-    request: ClassVar[str] = ""
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name on the command line and of the directory of results."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """One line on what the study shows."""
+
+    @property
+    def request(self) -> str:
+        """Text printed after the results have been written."""
+        return ""
 
     @abstractmethod
     def progress(self, work: Path) -> tuple[int, int]:
-        """How many of its parts are done, and how many there are."""
+        """Return how many steps of the study are done, and how many there are."""
 
     @abstractmethod
     def run(self, work: Path) -> None:
-        """Do what is missing. `work` is where runs and journals of all studies are kept."""
+        """Do the steps that are missing. `work` holds the runs and journals of all studies."""
 
     def adopt(self, out: Path, work: Path) -> None:
-        """Take from results that are in `out` what is not done in `work`, as if it had been done there."""
-        raise ValueError(f"results of {self.name} cannot be added to; without --add they are written anew")
+        """Copy finished steps from the results in `out` to `work`, unless `work` has them."""
+        raise ValueError(f"results of {self.name} cannot be added to; leave out --add to write them anew")
 
     @abstractmethod
     def files(self, work: Path) -> Iterable[File]:
-        """What is shown, from what is done."""
+        """Yield the files of the results, made from the finished steps."""
 
     @abstractmethod
     def seconds(self, work: Path) -> float:
-        """What the parts that are done have taken, one after another."""
+        """Return the total time of the finished steps, in seconds."""
 
     def write(self, work: Path, out: Path) -> None:
-        """Put the files into `out`, and about.json: where, when and how they came to be."""
+        """Write the files to `out`, and about.json with the command, date, machine and versions."""
         done, total = self.progress(work)
         if not done:
-            raise ValueError(f"nothing of {self.name} is done in {work}, so there is nothing to show")
-        began = time.perf_counter()
+            raise ValueError(f"{work} has no finished steps of {self.name}, so there are no results to write")
+        start = time.perf_counter()
         content = dict(self.files(work))
         day, environment = self.made(work)
         about = {
@@ -68,7 +78,7 @@ class Study(ABC):
             "date": day,
             "done": done,
             "total": total,
-            "seconds": round(self.seconds(work) + time.perf_counter() - began),
+            "seconds": round(self.seconds(work) + time.perf_counter() - start),
             "environment": environment,
         }
         out.mkdir(parents=True, exist_ok=True)
@@ -76,11 +86,11 @@ class Study(ABC):
             files.write(out / name, data)
 
     def made(self, work: Path) -> tuple[str, dict[str, str]]:
-        """When and in what surroundings the results came about: unless something was measured, now and here."""
-        return date.today().isoformat(), surroundings()
+        """Return the date and the environment of the results: today's and this process's, unless recorded."""
+        return date.today().isoformat(), describe()
 
     def results(self, out: Path) -> tuple[str, str]:
-        """What is written in `out`, and what it took, in words."""
+        """Describe the results in `out` and the time they took, for the list of studies."""
         if not (out / "about.json").exists():
             return "none yet", "unknown"
         about = json.loads((out / "about.json").read_text())
@@ -89,13 +99,13 @@ class Study(ABC):
 
 
 class Computed(Study):
-    """A study that needs no measurement: all of it is computed when it is drawn."""
+    """A study without measurements, computed when its files are written."""
 
     def progress(self, work: Path) -> tuple[int, int]:
         return 1, 1
 
     def run(self, work: Path) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there are no steps."""
 
     def seconds(self, work: Path) -> float:
         return 0.0
@@ -106,25 +116,25 @@ class Entry:
     """One line of a journal."""
 
     point: dict[str, Any]
-    found: Found
+    values: Values
     seconds: float
     date: str
     environment: dict[str, str]
 
 
 class Journal:
-    """What was found, point by point."""
+    """A file with one line of JSON for each measured point."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> list[Entry]:
-        """All so far; a line that a crash has cut off does not count."""
+        """Read all entries, ignoring a last line that was cut off by a crash."""
         lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
         return [Entry(**json.loads(line)) for line in lines if line.endswith("\n")]
 
     def add(self, entry: Entry) -> None:
-        """Write one more."""
+        """Append an entry, after removing a last line that was cut off."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
             files.write(self.path, b"".join(self.path.read_bytes().splitlines(keepends=True)[:-1]))
@@ -132,22 +142,22 @@ class Journal:
 
 
 class Measured(Study, Generic[P]):
-    """A study of points, each a frozen dataclass of plain values."""
+    """A study that measures points, each a frozen dataclass of plain values."""
 
     @abstractmethod
     def points(self) -> list[P]:
-        """What is to be measured, in this order."""
+        """Return the points in the order in which they are measured."""
 
     @abstractmethod
-    def measure(self, point: P, work: Path) -> Found:
-        """Numbers by name."""
+    def measure(self, point: P, work: Path) -> Values:
+        """Measure one point."""
 
     @abstractmethod
-    def show(self, found: Mapping[P, Found]) -> Iterable[File]:
-        """Files made from what was found."""
+    def show(self, results: Mapping[P, Values]) -> Iterable[File]:
+        """Yield tables and figures of the points that have been measured."""
 
     def journal(self, work: Path) -> Journal:
-        """Where it is kept."""
+        """Return the journal of this study."""
         return Journal(work / "studies" / f"{self.name}.jsonl")
 
     def progress(self, work: Path) -> tuple[int, int]:
@@ -156,13 +166,12 @@ class Measured(Study, Generic[P]):
     def run(self, work: Path) -> None:
         known = self._known(work)
         missing = [point for point in self.points() if point not in known]
-        environment = surroundings()
+        environment = describe()
         for point in counted(missing, self.name):
-            began = time.perf_counter()
-            found = self.measure(point, work)
-            seconds = time.perf_counter() - began
-            entry = Entry(_plain(point), found, seconds, date.today().isoformat(), environment)
-            self.journal(work).add(entry)
+            start = time.perf_counter()
+            values = self.measure(point, work)
+            seconds = time.perf_counter() - start
+            self.journal(work).add(Entry(_plain(point), values, seconds, date.today().isoformat(), environment))
 
     def seconds(self, work: Path) -> float:
         return sum(entry.seconds for entry in self._known(work).values())
@@ -173,23 +182,15 @@ class Measured(Study, Generic[P]):
 
     def files(self, work: Path) -> Iterable[File]:
         known = self._known(work)
-        yield from self.show({point: entry.found for point, entry in known.items()})
+        yield from self.show({point: entry.values for point, entry in known.items()})
         yield "points.json", json.dumps([asdict(entry) for entry in known.values()], indent=1).encode()
 
     def _known(self, work: Path) -> dict[P, Entry]:
-        """What was found of this study's points, in their order."""
-        found = {json.dumps(entry.point): entry for entry in self.journal(work).entries()}
+        """Return the journal's entries of this study's points, in the order of the points."""
+        entries = {json.dumps(entry.point): entry for entry in self.journal(work).entries()}
         keys = {point: json.dumps(_plain(point)) for point in self.points()}
-        return {point: found[key] for point, key in keys.items() if key in found}
+        return {point: entries[key] for point, key in keys.items() if key in entries}
 
 
 def _plain(point: object) -> dict[str, Any]:
     return asdict(point)  # type: ignore[call-overload, no-any-return]
-
-
-def surroundings() -> dict[str, str]:
-    """What this process runs on, the model of the CPU included."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {**describe(), "machine": names[0] if names else platform.processor() or platform.machine()}

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from delayssm.layers.inputs import Tokens, Values
 from delayssm.models.pooled import PooledModel, Pooling
-from delayssm_lab.data.prepared.reader import Prepared, load, root
+from delayssm_lab.data.catalogue import load
+from delayssm_lab.data.prepared.location import data_root
+from delayssm_lab.data.prepared.reader import Prepared
 from delayssm_lab.models.specs import Spec, StateSpace
 from delayssm_lab.tasks.task import Batch, Metric, Score, Split, classified
 
@@ -110,11 +112,11 @@ class Labelled(ABC):
 
     def size(self, split: Split) -> int:
         """How many samples there are."""
-        return len(_rows(self, split, root()))
+        return len(_rows(self, split, data_root()))
 
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
         """The samples with these numbers; those of training begin again after the last, in another order."""
-        rows, numbers = _rows(self, split, root()), np.asarray(indices, np.int64)
+        rows, numbers = _rows(self, split, data_root()), np.asarray(indices, np.int64)
         if split is Split.TRAIN:
             epochs, places = np.divmod(numbers, len(rows))
             orders = {epoch: _shuffled(len(rows), seed, epoch) for epoch in set(epochs.tolist())}
@@ -128,7 +130,7 @@ class Labelled(ABC):
 
     def prepared(self) -> Prepared:
         """The data; an error that says what to do if it is not there."""
-        return _prepared(self.data, root())
+        return _prepared(self.data, data_root())
 
 
 @lru_cache(maxsize=16)

@@ -185,7 +185,7 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_compiled_for_cards_that_are_not_here(record_property: Callable[[str, object], None]) -> None:
     """PTX and binaries of every kernel at its launch parameters, and no spilled registers."""
     code = """
-from benchmarks.binaries import GENERATIONS, build, cases
+from delayssm_lab.measure.gpu_binaries import GENERATIONS, build, cases
 for case in cases():
     for generation in GENERATIONS:
         binary = build(case, generation)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from benchmarks import streaming
 from delayssm import DS4D, S4D, Block, DelaySSM, Stack
 from delayssm.backends import BLOCK, eager, numba_cpu
 from delayssm.system import reference
@@ -152,13 +151,6 @@ def test_the_dense_buffer_of_the_benchmark_is_the_same_model() -> None:
     dense = DenseStep(stack, 2, 40)
     found = torch.stack([dense(x[:, t]) for t in range(70)], 1)
     assert relative_rms(found, stack(x)) <= 1e-5  # it computes in float32
-
-
-@pytest.mark.parametrize("name", streaming.NAMES)
-def test_the_benchmark_of_decoding_runs(name: str) -> None:
-    found = streaming.run(name, batch=2, length=64, count=25)
-    assert 0 < found["best"] <= found["microseconds"]
-    assert found["megabytes"] > 0
 
 
 @pytest.mark.parametrize(

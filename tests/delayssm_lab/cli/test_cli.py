@@ -1,14 +1,20 @@
-"""The command, as a user calls it."""
+"""Tests of the command line, called as a user calls it."""
 
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from delayssm_lab.cli import main
-from tests.support.runs import ONE_THREAD, create, run, tiny
+from delayssm_lab import cli
+from delayssm_lab.cli import data, info
+from delayssm_lab.recipes.delayed import preset
+from delayssm_lab.training import evaluate
+from delayssm_lab.training.interrupt import Interrupted
+from tests.support.runs import ONE_THREAD, create, finish, run, start, tiny
 
 SMALL = (
     "--lags", 6, 6, "--data-length", 4, "--vocab-size", 12, "--d-model", 8, "--d-state", 4, "--steps", 6,
@@ -17,11 +23,11 @@ SMALL = (
 
 
 def _delayssm(*arguments: object) -> tuple[int, str, str]:
-    return run("-m", "delayssm", *arguments)
+    return run("-m", "delayssm_lab", *arguments)
 
 
 class Here:
-    """Calls the command in this process, which saves the seconds that torch takes to load."""
+    """The command line called in this process, which saves the seconds that torch takes to load."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
@@ -31,7 +37,7 @@ class Here:
         self._monkeypatch.setenv("COLUMNS", "160")
         code = 0
         try:
-            main()
+            cli.main()
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
         return code, *self._capsys.readouterr()
@@ -83,7 +89,7 @@ def test_train_eval_report(tmp_path: Path, here: Here) -> None:
     code, out, errors = here("report", directory)
     assert code == 0, errors
     page = directory / "report" / "index.html"
-    assert f"Look at {page}" in out
+    assert f"Wrote {page}" in out
     assert page.exists()
 
 
@@ -92,7 +98,7 @@ def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     create(tmp_path, tiny())
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "delayssm", "resume", str(tmp_path)],
+        [sys.executable, "-m", "delayssm_lab", "resume", str(tmp_path)],
         stdout=theirs,
         stderr=subprocess.PIPE,
         env={**os.environ, **ONE_THREAD, "TERM": "xterm", "COLUMNS": "140"},
@@ -121,24 +127,53 @@ def test_demo_ends_with_a_report(tmp_path: Path) -> None:
     code, out, errors = _delayssm("demo", "--out", tmp_path / "new", "--steps", 1)
     assert code == 0, errors
     page = tmp_path / "new" / "report" / "index.html"
-    assert f"Look at {page}" in out
+    assert f"Wrote {page}" in out
     assert page.exists()
 
 
-def test_bench_prints_a_row_for_each_model() -> None:
-    code, out, errors = _delayssm(
-        "bench", "--tasks", "sum-variable", "--models", "ds4d", "--scale", "mini", "--steps", 1
-    )
+@pytest.mark.parametrize(
+    ("arguments", "usage", "option"),
+    [
+        ("--help", "delayssm [-h]", "train"),
+        ("-h", "delayssm [-h]", "train"),
+        ("--help train", "delayssm [-h]", "train"),
+        ("train --help", "delayssm train [-h]", "--scale"),
+        ("train -h copy-fixed ds4d", "delayssm train [-h]", "--scale"),
+        ("train copy-fixed --help", "delayssm train [-h]", "--scale"),
+        ("train --scale paper --help", "delayssm train [-h]", "--scale"),
+        ("train --scale paper copy-fixed --help", "delayssm train [-h]", "--scale"),
+        ("train --lr 0.1 copy-fixed ds4d --help", "delayssm train [-h]", "--scale"),
+        ("train copy-fixed ds4d --help", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
+        ("train copy-fixed ds4d -h", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
+        ("train copy-fixed ds4d --lr 0.1 --help", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
+        ("train --scale paper copy-fixed ds4d --help", "delayssm train copy-fixed ds4d --scale paper", "--lr"),
+        ("train copy-fixed --scale paper ds4d --help", "delayssm train copy-fixed ds4d --scale paper", "--lr"),
+        ("data --help", "delayssm data [-h]", "prepare"),
+        ("data list --help", "delayssm data list [-h]", "--help"),
+        ("data check mnist --help", "delayssm data check [-h]", "--partial"),
+        ("data prepare --help", "delayssm data prepare [-h]", "--download"),
+        ("data prepare mnist --help", "delayssm data prepare [-h]", "--download"),
+        ("data generate listops --seed 1 --help", "delayssm data generate [-h]", "--count"),
+        ("resume --help", "delayssm resume [-h]", "Directory of the run."),
+        ("eval --help", "delayssm eval [-h]", "Directory of the run."),
+        ("eval x --help", "delayssm eval [-h]", "Directory of the run."),
+        ("sweep --help", "delayssm sweep [-h]", "--seeds"),
+        ("sweep --seeds 0 1 --help", "delayssm sweep [-h]", "--seeds"),
+        ("report --help", "delayssm report [-h]", "--out"),
+        ("reproduce --help", "delayssm reproduce [-h]", "--so-far"),
+        ("reproduce phase --help", "delayssm reproduce [-h]", "--so-far"),
+        ("listen x.wav --help", "delayssm listen [-h]", "--chunk"),
+        ("params --help", "delayssm params [-h]", "--scale"),
+        ("info --help", "delayssm info [-h]", "--help"),
+        ("demo --steps 3 --help", "delayssm demo [-h]", "--steps"),
+    ],
+)
+def test_help(arguments: str, usage: str, option: str, here: Here) -> None:
+    code, out, errors = here(*arguments.split())
     assert code == 0, errors
-    assert "| DS4D " in out
-    assert "225,180" in out
-
-
-@pytest.mark.parametrize("command", ["", "train", "resume", "eval", "sweep", "report", "bench", "params", "demo"])
-def test_help(command: str, here: Here) -> None:
-    code, out, errors = here(*command.split(), "--help")
-    assert code == 0, errors
-    assert "usage: delayssm" in out
+    assert out.startswith(f"usage: {usage}")
+    assert option in out
+    assert errors == ""
 
 
 def test_help_on_a_run_lists_every_setting(here: Here) -> None:
@@ -148,11 +183,71 @@ def test_help_on_a_run_lists_every_setting(here: Here) -> None:
     assert "(default: 376)" in out
 
 
+@pytest.mark.parametrize("group", [cli, data], ids=lambda group: group.__name__)
+def test_summaries_are_the_first_lines_of_the_help(group: ModuleType) -> None:
+    for name, summary in group.COMMANDS.items():
+        module = import_module(f"{group.__name__}.{name}")
+        texts = [module, *(vars(module)[name] for name in ("command", "Choice") if name in vars(module))]
+        assert {(text.__doc__ or "").partition("\n")[0] for text in texts} == {summary}
+
+
+def test_help_is_light() -> None:
+    code, out, errors = run(
+        "-c",
+        """
+import atexit, sys
+atexit.register(lambda: print([name for name in ("torch", "numpy", "matplotlib") if name in sys.modules]))
+sys.argv = ["delayssm", "--help"]
+from delayssm_lab.cli import main
+main()
+""",
+    )
+    assert code == 0, errors
+    assert out.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "arguments", "extra"),
+    [
+        ("tyro rich matplotlib cattrs accelerate", "", "lab"),
+        ("tyro rich matplotlib cattrs accelerate", "--help", "lab"),
+        ("tyro rich matplotlib cattrs accelerate", "train copy-fixed ds4d", "lab"),
+        ("cattrs", "train copy-fixed ds4d", "lab"),
+        ("transformers", "train copy-fixed gpt2", "baselines"),
+    ],
+)
+def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_path: Path) -> None:
+    hide = f"import sys; sys.modules.update(dict.fromkeys({hidden.split()}))"
+    call = f"sys.argv = ['delayssm', *{arguments.split()}]; from delayssm_lab.cli import main; main()"
+    code, out, errors = finish(start("-c", f"import os; os.chdir({str(tmp_path)!r}); {hide}; {call}"))
+    assert code == 1
+    assert f"pip install 'delayssm[{extra}]'" in errors
+    assert errors.count("\n") == 1
+    assert out == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         ("train copy-fixed ds4d --stps 3", 2, "--stps"),
         ("train copy ds4d", 2, "copy"),
+        ("train smnist lstm", 2, "smnist"),
+        ("train copy-fixed ds4d more", 2, "more"),
+        ("train copy-fixed", 2, "Missing"),
+        ("", 2, "train"),
+        ("bench", 2, "bench"),
+        ("bench --help", 2, "bench"),
+        ("--unknown", 2, "--unknown"),
+        ("--unknown train", 2, "--unknown"),
+        ("info more", 2, "more"),
+        ("eval nowhere --unknown", 2, "--unknown"),
+        ("data", 2, "prepare"),
+        ("data fetch", 2, "fetch"),
+        ("data list --unknown", 2, "--unknown"),
+        ("data prepare nothing", 1, "nothing"),
+        ("data prepare", 2, "name at least one data set"),
+        ("data check", 2, "name at least one data set"),
+        ("report", 2, "name at least one directory"),
         ("sweep --model ds4d --sed 3", 2, "--sed"),
         ("train sum-fixed ds4d --max-token 19", 2, "lower max_token or raise vocab_size"),
         ("train copy-fixed ds4d --batch-size 0", 2, "batch_size must be at least 1"),
@@ -162,10 +257,39 @@ def test_help_on_a_run_lists_every_setting(here: Here) -> None:
     ],
 )
 def test_wrong_usage(arguments: str, code: int, message: str, here: Here) -> None:
-    found, out, errors = here(*arguments.split())
-    assert found == code
+    actual, out, errors = here(*arguments.split())
+    assert actual == code
     assert message in out + errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("bad value"), 1, "delayssm: bad value\n"),
+        (OSError("disk full"), 1, "delayssm: disk full\n"),
+        (ZeroDivisionError("by zero"), 1, "delayssm: by zero\n"),
+        (ImportError("no such name"), 1, "delayssm: no such name\n"),
+        (KeyboardInterrupt(), 130, "Interrupted.\n"),
+        (Interrupted("1 of 2 done"), 130, "Interrupted: 1 of 2 done. Repeat the command to continue.\n"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_errors_become_one_line(
+    error: BaseException, code: int, message: str, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(info, "command", fail)
+    assert here("info") == (code, "", message)
+
+
+def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    smnist = preset("smnist", "ds4d", "mini")
+    monkeypatch.setattr(evaluate, "load_model", lambda directory: (None, smnist))
+    monkeypatch.setattr(evaluate, "on_test_samples", lambda model, run, samples: 0.5)
+    assert here("eval", "x") == (0, f"accuracy 0.5000 on test samples; chance level {smnist.task.guess():.4f}\n", "")
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is damaged is refused, also if a part would be enough, and the message names the file."""
+"""Damaged files are refused, even with `partial`, and the message names the file."""
 
 import gzip
 import re
@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.writer import Nowhere
-from delayssm_lab.data.published.trees import Folder, Tar, Zip
+from delayssm_lab.data.prepared.writer import NullOutput
+from delayssm_lab.data.published.file_trees import Folder, TarArchive, ZipArchive
 from tests.support import published
 from tests.support.published import clip, put
 
 Damage = Callable[[Path], None]
 
 
-def cut(path: Path) -> None:
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
-def flipped(path: Path) -> None:
+def flip_last_bit(path: Path) -> None:
     *content, last = path.read_bytes()
     path.write_bytes(bytes([*content, last ^ 1]))
 
@@ -33,13 +33,13 @@ def write(content: bytes) -> Damage:
     return lambda path: put(path, content)
 
 
-def changed(old: bytes, new: bytes) -> Damage:
-    def change(path: Path) -> None:
+def change(old: bytes, new: bytes) -> Damage:
+    def apply(path: Path) -> None:
         content = path.read_bytes()
         assert old in content
         path.write_bytes(content.replace(old, new, 1))
 
-    return change
+    return apply
 
 
 def idx(*sizes: int, kind: int = 0x800) -> Damage:
@@ -48,75 +48,76 @@ def idx(*sizes: int, kind: int = 0x800) -> Damage:
 
 
 def relisted(damage: Damage) -> Damage:
-    """Damage that the list of checksums does not know about."""
+    """Return damage that the list of checksums does not reveal."""
 
     def apply(path: Path) -> None:
         damage(path)
-        published.sums(path.parent if path.parent.name != "bidmc_csv" else path.parents[1])
+        published.write_checksums(path.parent if path.parent.name != "bidmc_csv" else path.parents[1])
 
     return apply
 
 
 CASES: list[tuple[str, str, Damage, str]] = [
-    ("mnist", "train-images-idx3-ubyte.gz", cut, "damaged or cut off"),
-    ("mnist", "train-images-idx3-ubyte.gz", write(b"no gzip"), "damaged or cut off"),
+    ("mnist", "train-images-idx3-ubyte.gz", truncate, "damaged or incomplete"),
+    ("mnist", "train-images-idx3-ubyte.gz", write(b"no gzip"), "damaged or incomplete"),
     ("mnist", "train-images-idx3-ubyte.gz", idx(3, 28, 28), "its md5 is"),
     ("mnist", "train-images-idx3-ubyte.gz", idx(3, 28, 28, kind=0x900), "begins with 00000903"),
     ("mnist", "train-images-idx3-ubyte.gz", idx(2, 27, 28), r"images of \(27, 28\) pixels"),
     ("mnist", "train-images-idx3-ubyte.gz", write(gzip.compress(struct.pack(">4I", 0x803, 9, 28, 28))), "0 values"),
     ("mnist", "t10k-labels-idx1-ubyte.gz", idx(1), "1 labels for 2 images"),
-    ("cifar10", "cifar-10-batches-bin/data_batch_3.bin", cut, "no whole number of records"),
+    ("cifar10", "cifar-10-batches-bin/data_batch_3.bin", truncate, "are not a multiple of the record size"),
     ("cifar10", "cifar-10-batches-bin/test_batch.bin", write(b"\x0a" + bytes(3072)), "the label 10 is not"),
-    ("speech_commands", "testing_list.txt", Path.unlink, "this list is missing"),
+    ("speech_commands", "testing_list.txt", Path.unlink, "list of held-out clips is missing"),
     ("speech_commands", "testing_list.txt", write(b"no/00aa_nohash_2.wav"), "is listed twice"),
     ("speech_commands", "validation_list.txt", write(b"\xff\xfe"), "not UTF-8"),
-    ("speech_commands", "yes/00aa_nohash_1.wav", cut, "94 samples|no whole wave file"),
-    ("speech_commands", "yes/00aa_nohash_1.wav", write(b""), "no whole wave file"),
+    ("speech_commands", "yes/00aa_nohash_1.wav", truncate, "94 samples|not a complete wave file"),
+    ("speech_commands", "yes/00aa_nohash_1.wav", write(b""), "not a complete wave file"),
     ("speech_commands", "yes/00aa_nohash_1.wav", write(clip(np.ones(9), rate=8000)), "at 8000 Hz"),
     ("speech_commands", "yes/00aa_nohash_1.wav", write(clip(np.ones(8), channels=2)), "2 channels"),
     ("speech_commands", "yes/00aa_nohash_1.wav", write(clip(np.ones(16_001))), "16,001 samples"),
     ("speech_commands", "yes/00aa_nohash_1.wav", write(clip(np.ones(0))), "0 samples"),
     ("bidmc", "SHA256SUMS.txt", Path.unlink, "list of checksums is missing"),
     ("bidmc", "SHA256SUMS.txt", write(b"abc"), "not a checksum and a name"),
-    ("bidmc", "SHA256SUMS.txt", changed(b"bidmc01.dat", b"other.dat"), "no checksum of bidmc01.dat"),
-    ("bidmc", "bidmc01.dat", cut, "its sha256 is"),
-    ("bidmc", "bidmc01.dat", relisted(cut), "bytes instead of 360,006"),
-    ("bidmc", "bidmc01.dat", relisted(flipped), "checksum of II"),
-    ("bidmc", "bidmc01.hea", relisted(changed(b"3 125", b"3 250")), "60,001 samples at 250.0 Hz"),
-    ("bidmc", "bidmc01.hea", relisted(changed(b"PLETH", b"PULSE")), "no signal PLETH"),
-    ("bidmc", "bidmc01.hea", relisted(changed(b"bidmc01 3", b"bidmc01 4")), "describes 3 signals, but says 4"),
-    ("bidmc", "bidmc01.hea", relisted(changed(b".dat 16 ", b".dat 212 ")), "not format 16"),
-    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(changed(b"\n480,", b"\nx,")), "could not convert"),
-    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(changed(b" RESP", b" BREATH")), "not the columns"),
-    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(changed(b"\n0,90,90,20,99", b"")), "480 seconds"),
+    ("bidmc", "SHA256SUMS.txt", change(b"bidmc01.dat", b"other.dat"), "no checksum of bidmc01.dat"),
+    ("bidmc", "bidmc01.dat", truncate, "its sha256 is"),
+    ("bidmc", "bidmc01.dat", relisted(truncate), "bytes instead of 360,006"),
+    ("bidmc", "bidmc01.dat", relisted(flip_last_bit), "checksum of II"),
+    ("bidmc", "bidmc01.hea", relisted(change(b"3 125", b"3 250")), "60,001 samples at 250.0 Hz"),
+    ("bidmc", "bidmc01.hea", relisted(change(b"PLETH", b"PULSE")), "no signal PLETH"),
+    ("bidmc", "bidmc01.hea", relisted(change(b"bidmc01 3", b"bidmc01 4")), "describes 3 signals instead of 4"),
+    ("bidmc", "bidmc01.hea", relisted(change(b".dat 16 ", b".dat 212 ")), "not format 16"),
+    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(change(b"\n480,", b"\nx,")), "could not convert"),
+    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(change(b" RESP", b" BREATH")), "its columns are not"),
+    ("bidmc", "bidmc_csv/bidmc_02_Numerics.csv", relisted(change(b"\n0,90,90,20,99", b"")), "480 seconds"),
     ("imdb", "aclImdb/train/pos/0_10.txt", write(b"\xff"), "not UTF-8"),
     ("imdb", "aclImdb/train/pos/5_4.txt", write(b"x"), "a rating of 4 is not pos"),
     ("imdb", "aclImdb/test/neg/5_7.txt", write(b"x"), "a rating of 7 is not neg"),
-    ("listops", "listops-1000/basic_val.tsv", changed(b"Source", b"Quelle"), "does not begin with the line"),
-    ("listops", "listops-1000/basic_val.tsv", changed(b"\t5\n", b""), "line 2: no list, tab and digit"),
-    ("listops", "listops-1000/basic_val.tsv", changed(b"\t5\n", b"\t11\n"), "line 2: no list, tab and digit"),
-    ("listops", "listops-1000/basic_train.tsv", changed(b"[SM 3", b"[SUM 3"), r"line 3: '\[SUM' is no word"),
-    ("listops", "listops-1000/basic_train.tsv", changed(b"[SM 3", b"[SM 33"), "line 3: '33' is no word"),
-    ("listops", "listops-1000/basic_train.tsv", changed(b"[SM", b"\xff"), "not UTF-8"),
-    ("listops", "listops-1000/basic_train_2.tsv", write(b""), "leave one"),
-    ("aan", "tsv_data/new_aan_pairs.eval.tsv", changed(b"0.0\t", b"2.0\t"), "line 2: no label of 0 or 1"),
-    ("aan", "tsv_data/new_aan_pairs.eval.tsv", changed(b"0.0\t7\t", b"0.0\t"), "line 2: no label of 0 or 1"),
-    ("aan", "tsv_data/new_aan_pairs.test.tsv", changed(b"\\xe9", b"\xe9"), "not UTF-8"),
-    ("aan", "tsv_data/new_aan_pairs.test.tsv", changed(b"\tb'one'", b"\t\"b'one'"), "unexpected end of data"),
-    ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", write(b""), "no whole image"),
-    ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", cut, "no whole image"),
+    ("listops", "listops-1000/basic_val.tsv", change(b"Source", b"Quelle"), "does not begin with the line"),
+    ("listops", "listops-1000/basic_val.tsv", change(b"\t5\n", b""), "line 2: not an expression, a tab and a digit"),
+    ("listops", "listops-1000/basic_val.tsv", change(b"\t5\n", b"\t11\n"),
+     "line 2: not an expression, a tab and a digit"),
+    ("listops", "listops-1000/basic_train.tsv", change(b"[SM 3", b"[SUM 3"), r"line 3: '\[SUM' is not a symbol"),
+    ("listops", "listops-1000/basic_train.tsv", change(b"[SM 3", b"[SM 33"), "line 3: '33' is not a symbol"),
+    ("listops", "listops-1000/basic_train.tsv", change(b"[SM", b"\xff"), "not UTF-8"),
+    ("listops", "listops-1000/basic_train_2.tsv", write(b""), "keep only one"),
+    ("aan", "tsv_data/new_aan_pairs.eval.tsv", change(b"0.0\t", b"2.0\t"), "line 2: not a label of 0 or 1"),
+    ("aan", "tsv_data/new_aan_pairs.eval.tsv", change(b"0.0\t7\t", b"0.0\t"), "line 2: not a label of 0 or 1"),
+    ("aan", "tsv_data/new_aan_pairs.test.tsv", change(b"\\xe9", b"\xe9"), "not UTF-8"),
+    ("aan", "tsv_data/new_aan_pairs.test.tsv", change(b"\tb'one'", b"\t\"b'one'"), "unexpected end of data"),
+    ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", write(b""), "not a complete image"),
+    ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", truncate, "not a complete image"),
     ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", write(b"\x93NUMPY"), "not UTF-8"),
-    ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", changed(b" 3 1 ", b" 3 2 "), "line 2: no folder"),
+    ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", change(b" 3 1 ", b" 3 2 "), "line 2: not a folder"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "file", "damage", "message"), CASES, ids=[f"{c[1]}: {c[3]}" for c in CASES])
 def test_damage(name: str, file: str, damage: Damage, message: str, tmp_path: Path) -> None:
     dataset = published.ALL[name](tmp_path)
-    assert dataset.read(tmp_path, Nowhere()) == []
+    assert dataset.read(tmp_path, NullOutput()) == []
     damage(tmp_path / file)
     with pytest.raises(DataError, match=message) as refused:
-        dataset.read(tmp_path, Nowhere(), partial=True)
+        dataset.read(tmp_path, NullOutput(), partial=True)
     assert Path(file).name in str(refused.value)
 
 
@@ -125,7 +126,7 @@ def test_labels_of_mnist(tmp_path: Path) -> None:
     idx(1, 28, 28)(tmp_path / "t10k-images-idx3-ubyte.gz")
     put(tmp_path / "t10k-labels-idx1-ubyte.gz", gzip.compress(struct.pack(">2I", 0x801, 1) + b"\x0a"))
     with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: the label 10 is not a digit"):
-        dataset.read(tmp_path, Nowhere(), partial=True)
+        dataset.read(tmp_path, NullOutput(), partial=True)
 
 
 @pytest.mark.parametrize(
@@ -140,23 +141,23 @@ def test_labels_of_mnist(tmp_path: Path) -> None:
         ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", "2 labels of images, such as imgs/9/sample_1"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_said(name: str, file: str, missing: str, tmp_path: Path) -> None:
+def test_missing_files_are_reported(name: str, file: str, missing: str, tmp_path: Path) -> None:
     dataset = published.ALL[name](tmp_path)
     (tmp_path / file).unlink()
     with pytest.raises(DataError, match=re.escape(missing)):
-        dataset.read(tmp_path, Nowhere())
-    assert any(missing in said for said in dataset.read(tmp_path, Nowhere(), partial=True))
+        dataset.read(tmp_path, NullOutput())
+    assert any(missing in item for item in dataset.read(tmp_path, NullOutput(), partial=True))
 
 
 def test_missing_words(tmp_path: Path) -> None:
     dataset = published.speech_commands(tmp_path)
     for path in (tmp_path / "no").iterdir():
         path.unlink()
-    missing = dataset.read(tmp_path, Nowhere(), partial=True)
+    missing = dataset.read(tmp_path, NullOutput(), partial=True)
     assert missing[:2] == ["1 of 2 words: no", "1 clips of validation_list.txt, such as no/00aa_nohash_2.wav"]
     put(tmp_path / "maybe" / "00aa_nohash_0.wav", clip(np.ones(5)))
-    with pytest.raises(DataError, match="the folder maybe is none of the published words"):
-        dataset.read(tmp_path, Nowhere(), partial=True)
+    with pytest.raises(DataError, match="the folder maybe is not a published word"):
+        dataset.read(tmp_path, NullOutput(), partial=True)
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/evil.txt"])
@@ -165,8 +166,8 @@ def test_names_that_lead_out_of_an_archive(name: str, tmp_path: Path) -> None:
         archive.writestr(name, "x")
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo(name))
-    for tree, file in ((Zip, "a.zip"), (Tar, "a.tar")):
-        with pytest.raises(DataError, match=rf"{file}: refused, because it holds '{name}'"):
+    for tree, file in ((ZipArchive, "a.zip"), (TarArchive, "a.tar")):
+        with pytest.raises(DataError, match=rf"{file}: refused, because it contains '{name}'"):
             tree(tmp_path / file)
 
 
@@ -179,31 +180,31 @@ def test_an_archive_cut_between_two_files(tmp_path: Path) -> None:
         ends = [entry.offset_data + entry.size for entry in archive]
     for end in ends:
         (tmp_path / "cut.tar").write_bytes(whole[:end])
-        with pytest.raises(DataError, match=r"cut\.tar: damaged or cut off"):
-            Tar(tmp_path / "cut.tar")
+        with pytest.raises(DataError, match=r"cut\.tar: damaged or incomplete"):
+            TarArchive(tmp_path / "cut.tar")
 
 
 def test_the_same_name_twice(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("x"))
         tar.addfile(tarfile.TarInfo("x"))
-    with pytest.raises(DataError, match=r"a\.tar: holds x more than once"):
-        Tar(tmp_path / "a.tar")
+    with pytest.raises(DataError, match=r"a\.tar: contains x more than once"):
+        TarArchive(tmp_path / "a.tar")
 
 
 def test_a_bit_turned_over_in_a_zip(tmp_path: Path) -> None:
     put(tmp_path / "open" / "x", bytes(range(256)))
     published.zipped(tmp_path / "open", tmp_path / "a.zip")
-    changed(bytes(range(256)), bytes(255) + b"\1")(tmp_path / "a.zip")
+    change(bytes(range(256)), bytes(255) + b"\1")(tmp_path / "a.zip")
     with pytest.raises(DataError, match=r"a\.zip: x: damaged"):
-        Zip(tmp_path / "a.zip").read("x")
+        ZipArchive(tmp_path / "a.zip").read("x")
 
 
 def test_several_copies(tmp_path: Path) -> None:
     published.mnist(tmp_path / "a")
     dataset = published.mnist(tmp_path / "b")
-    with pytest.raises(DataError, match=r"several copies, .*a and .*b; leave one"):
-        dataset.read(tmp_path, Nowhere())
+    with pytest.raises(DataError, match=r"several copies, .*a and .*b; keep only one"):
+        dataset.read(tmp_path, NullOutput())
 
 
 def test_hidden_folders_are_not_looked_into(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine: whole, verified, and going on where they stopped."""
+"""Downloads from a local server: complete, verified and resumed after an interruption."""
 
 import hashlib
 import socket
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.published.cifar10 import Cifar10
+from delayssm_lab.data.published.cifar10 import PublishedCifar10
 from delayssm_lab.data.published.dataset import DataSet, Download
 from delayssm_lab.data.published.download import fetch
 
@@ -21,14 +21,14 @@ MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT; breaks off after `limit` bytes; with `ranges`, continues where it is asked to."""
+    """Server of CONTENT that stops after `limit` bytes, and honours range requests if `ranges`."""
 
     limit = len(CONTENT)
     ranges = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str | None] = []
+        self.requests: list[str | None] = []
 
     @property
     def url(self) -> str:
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        self.server.asked.append(wanted)
+        self.server.requests.append(wanted)
         begin = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.server.ranges else 0
         if begin >= len(CONTENT):
             self.send_error(416)
@@ -66,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def dataset(url: str, checksum: str | None = MD5) -> DataSet:
-    return replace(Cifar10(), downloads=(Download("images.bin", url, checksum),))
+    return replace(PublishedCifar10(), downloads=(Download("images.bin", url, checksum),))
 
 
 def test_a_file_arrives(server: Server, tmp_path: Path) -> None:
@@ -77,18 +77,18 @@ def test_a_file_arrives(server: Server, tmp_path: Path) -> None:
     assert steps[-1] == (len(CONTENT), len(CONTENT))
     assert [path.name for path in found[0].parent.iterdir()] == ["images.bin"]
     fetch(dataset(server.url), tmp_path)
-    assert server.asked == [None]  # what is there and right is not fetched again
+    assert server.requests == [None]  # a complete file is not downloaded again
 
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_an_interrupted_transfer_goes_on(server: Server, ranges: bool, tmp_path: Path) -> None:
     server.limit, server.ranges = 1_500_000, ranges
-    with pytest.raises(DataError, match=rf"could not fetch {server.url} .*1,500,000 of 3,000,000.*images.bin into"):
+    with pytest.raises(DataError, match=rf"could not download {server.url} .*1,500,000 of 3,000,000.*images.bin into"):
         fetch(dataset(server.url), tmp_path)
     assert not (tmp_path / "cifar10" / "images.bin").exists()
     server.limit = len(CONTENT)
     assert fetch(dataset(server.url), tmp_path)[0].read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=1500000-"]
+    assert server.requests == [None, "bytes=1500000-"]
 
 
 def test_a_part_that_is_too_long(server: Server, tmp_path: Path) -> None:
@@ -96,11 +96,11 @@ def test_a_part_that_is_too_long(server: Server, tmp_path: Path) -> None:
     part.parent.mkdir()
     part.write_bytes(CONTENT + b"more")
     assert fetch(dataset(server.url), tmp_path)[0].read_bytes() == CONTENT
-    assert server.asked == ["bytes=3000004-", None]
+    assert server.requests == ["bytes=3000004-", None]
 
 
 def test_a_wrong_checksum(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{server.url}: what came is not what was published .*images\.bin"):
+    with pytest.raises(DataError, match=rf"{server.url}: the downloaded file is not the published one .*images\.bin"):
         fetch(dataset(server.url, "md5:" + "0" * 32), tmp_path)
     assert list((tmp_path / "cifar10").iterdir()) == []
 
@@ -113,6 +113,6 @@ def test_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fetch(dataset(url), tmp_path)
     message = str(refused.value)
     assert "\n" not in message
-    assert f"could not fetch {url}" in message
+    assert f"could not download {url}" in message
     assert "refused" in message
     assert f"put images.bin into {tmp_path / 'cifar10'} by hand" in message

@@ -1,4 +1,4 @@
-"""Made-up documents: their topics can be found from words, and from nothing simpler."""
+"""Synthetic documents: words reveal their topics, and nothing simpler does."""
 
 import re
 from collections import Counter
@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from delayssm_lab.data.generate.documents import Documents
+from delayssm_lab.data.generate.documents import DocumentGenerator
 
-DOCUMENTS = Documents()
+GENERATOR = DocumentGenerator()
 Pairs = list[tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
 def pairs() -> Pairs:
-    return list(DOCUMENTS.pairs(2000, 0, 0))
+    return list(GENERATOR.pairs(2000, 0, 0))
 
 
 def _topic(text: str) -> int:
-    """The one most of whose words are there."""
+    """Return the topic with the most words in the text."""
     counts = Counter(re.findall("[a-z]+", text))
-    return int(np.argmax([sum(counts[word] for word in words) for words in DOCUMENTS.lexicon]))
+    return int(np.argmax([sum(counts[word] for word in words) for words in GENERATOR.lexicon]))
 
 
 def _letters(text: str) -> NDArray[np.float64]:
@@ -32,7 +32,7 @@ def _letters(text: str) -> NDArray[np.float64]:
 
 
 def _best_threshold(score: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Accuracy on the second half with the threshold, and the direction, that are best on the first."""
+    """Return the accuracy on the second half with the threshold and direction that are best on the first half."""
     half = len(score) // 2
     above = score[:half, None] > np.quantile(score, np.linspace(0, 1, 101))
     right = (above == labels[:half, None]).mean(0)
@@ -60,7 +60,7 @@ def test_nothing_simpler_does(pairs: Pairs, part: str) -> None:
             return float(abs(_letters(first) - _letters(second)).sum())
         if part == "words":
             return abs(first.count(" ") / len(first) - second.count(" ") / len(second))
-        a, b = ({word for word in DOCUMENTS.commons if f" {word} " in text} for text in (first, second))
+        a, b = ({word for word in GENERATOR.common_words if f" {word} " in text} for text in (first, second))
         return len(a & b) / len(a | b)
 
     scores = np.array([distance(first, second) for _, first, second in pairs])
@@ -68,7 +68,7 @@ def test_nothing_simpler_does(pairs: Pairs, part: str) -> None:
 
 
 def test_letters_do_not_tell_even_by_learning(pairs: Pairs) -> None:
-    """A linear fit to the letters of both, their differences and products."""
+    """Fit a linear model to the letters of both documents, their differences and products."""
     a, b = (np.array([_letters(pair[side]) for pair in pairs]) for side in (1, 2))
     a, b = ((x - x.mean(0)) / (x.std(0) + 1e-9) for x in (a, b))
     features = np.hstack([a, b, abs(a - b), a * b, np.ones((len(a), 1))])
@@ -83,12 +83,12 @@ def test_the_threshold_finds_what_there_is() -> None:
 
 
 def test_words_of_topics_are_anagrams_and_all_words_differ() -> None:
-    lexicon = DOCUMENTS.lexicon
-    assert [len(words) for words in lexicon] == [DOCUMENTS.words] * DOCUMENTS.topics
+    lexicon = GENERATOR.lexicon
+    assert [len(words) for words in lexicon] == [GENERATOR.words] * GENERATOR.topics
     for same in zip(*lexicon, strict=True):
         assert len({"".join(sorted(word)) for word in same}) == 1
-    words = [*DOCUMENTS.commons, *(word for words in lexicon for word in words)]
-    assert len(set(words)) == len(words) == DOCUMENTS.common + DOCUMENTS.topics * DOCUMENTS.words
+    words = [*GENERATOR.common_words, *(word for words in lexicon for word in words)]
+    assert len(set(words)) == len(words) == GENERATOR.common + GENERATOR.topics * GENERATOR.words
 
 
 def test_labels_topics_and_lengths_are_fair(pairs: Pairs) -> None:
@@ -97,14 +97,14 @@ def test_labels_topics_and_lengths_are_fair(pairs: Pairs) -> None:
     assert abs(np.mean(labels) - 0.5) < 0.035  # three standard deviations
     texts = [text for _, *both in pairs for text in both]
     lengths = np.array([len(text) for text in texts])
-    assert (lengths.min(), lengths.max()) == DOCUMENTS.length
+    assert (lengths.min(), lengths.max()) == GENERATOR.length
     assert abs(lengths.mean() - 1500) < 15
     counts = np.bincount([_topic(text) for text in texts], minlength=4)
     assert ((counts - 1000) ** 2 / 1000).sum() < 11.3  # 3 degrees of freedom, 1 %
 
 
 def test_texts_are_plain(pairs: Pairs) -> None:
-    known = {*DOCUMENTS.commons, *(word for words in DOCUMENTS.lexicon for word in words)}
+    known = {*GENERATOR.common_words, *(word for words in GENERATOR.lexicon for word in words)}
     for _, *both in pairs[:200]:
         for text in both:
             assert re.fullmatch(r"[a-z]+(\.? [a-z]+)*\.? ?\.", text)
@@ -112,43 +112,43 @@ def test_texts_are_plain(pairs: Pairs) -> None:
 
 
 def test_pairs_depend_on_seed_split_and_number_alone(pairs: Pairs) -> None:
-    assert list(DOCUMENTS.pairs(20, 0, 0)) == pairs[:20]
-    assert list(Documents().pairs(20, 0, 0)) == pairs[:20]
+    assert list(GENERATOR.pairs(20, 0, 0)) == pairs[:20]
+    assert list(DocumentGenerator().pairs(20, 0, 0)) == pairs[:20]
     first = set(pairs[0][1:])
-    assert not first & set(next(DOCUMENTS.pairs(1, 1, 0))[1:])
+    assert not first & set(next(GENERATOR.pairs(1, 1, 0))[1:])
 
 
 def test_splits_share_no_document() -> None:
-    texts = [text for split in range(3) for _, *both in DOCUMENTS.pairs(1000, 0, split) for text in both]
+    texts = [text for split in range(3) for _, *both in GENERATOR.pairs(1000, 0, split) for text in both]
     assert len(set(texts)) == 6000
 
 
 def test_the_language_is_the_same_in_all_splits() -> None:
-    pairs = list(DOCUMENTS.pairs(300, 5, 2))
+    pairs = list(GENERATOR.pairs(300, 5, 2))
     assert np.mean([(_topic(first) == _topic(second)) == bool(label) for label, first, second in pairs]) > 0.95
 
 
 @given(st.integers(2, 36), st.integers(1, 9), st.integers(1, 30), st.integers(1, 60), st.integers(0, 60))
 @settings(deadline=None, max_examples=30)
 def test_any_sizes(topics: int, words: int, common: int, shortest: int, more: int) -> None:
-    documents = Documents(topics=topics, words=words, common=common, length=(shortest, shortest + more))
-    for label, *both in documents.pairs(4, 0, 1):
+    generator = DocumentGenerator(topics=topics, words=words, common=common, length=(shortest, shortest + more))
+    for label, *both in generator.pairs(4, 0, 1):
         assert label in (0, 1)
         assert all(shortest <= len(text) <= shortest + more for text in both)
-    assert len({word for words in documents.lexicon for word in words}) == topics * words
+    assert len({word for words in generator.lexicon for word in words}) == topics * words
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"topics": 1}, "topics must be 2 to 36, not 1"),
-        ({"topics": 37}, "topics must be 2 to 36, not 37"),
-        ({"words": 0}, "words must be 1 to 3640, not 0"),
+        ({"topics": 1}, "topics must be between 2 and 36, not 1"),
+        ({"topics": 37}, "topics must be between 2 and 36, not 37"),
+        ({"words": 0}, "words must be between 1 and 3640, not 0"),
         ({"common": 0}, "common and sentence must be at least 1, not 0 and 12"),
-        ({"length": (9, 8)}, "the shorter first"),
-        ({"topical": 1.5}, "from 0 to 1, not 1.5"),
+        ({"length": (9, 8)}, "1 <= minimum <= maximum, not"),
+        ({"topical": 1.5}, "between 0 and 1, not 1.5"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Documents(**wrong)  # type: ignore[arg-type]
+        DocumentGenerator(**wrong)  # type: ignore[arg-type]

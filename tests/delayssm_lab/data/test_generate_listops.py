@@ -1,4 +1,4 @@
-"""ListOps: the official form, the official distribution, and values that another evaluation confirms."""
+"""ListOps: the official form, the official distribution, and values confirmed by a second evaluation."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from delayssm_lab.data.generate import listops
-from delayssm_lab.data.generate.listops import ListOps, evaluate
+from delayssm_lab.data.generate.listops import ListOpsGenerator, evaluate
 
-#: Of 14,000 rows of the official generator. All have 9 levels of operators.
+#: Statistics of 14,000 rows of the official generator. All have 9 levels of operators.
 OFFICIAL_ROWS = 14_000
-#: With lengths from 500, 600, ..., 1900 on.
+#: Numbers of rows with lengths from 500, 600, ..., 1900 on.
 LENGTHS = [1800, 1656, 1477, 1306, 1233, 1086, 927, 832, 757, 643, 560, 507, 478, 395, 343]
-#: With the values 0 to 9.
+#: Numbers of rows with the values 0 to 9.
 VALUES = [2390, 1262, 1072, 1132, 1294, 1224, 1112, 1011, 1166, 2337]
-#: With 2 to 10 arguments of the outermost operator.
+#: Numbers of rows whose outermost operator has 2 to 10 arguments.
 ROOT_ARGUMENTS = [618, 879, 1204, 1469, 1580, 1916, 1988, 2118, 2228]
 #: Mean and standard deviation, over rows, of the number of operators on level 2, 3, ..., 9.
 OPERATORS = [(2.266, 1.070), (3.997, 1.988), (6.421, 3.062), (9.934, 4.454), (15.161, 6.515), (22.926, 9.595),
@@ -60,11 +60,11 @@ Tree = int | tuple[str, list["Tree"]]
 
 @pytest.fixture(scope="module")
 def rows() -> list[tuple[str, int]]:
-    return list(ListOps().rows(4000, 0))
+    return list(ListOpsGenerator().rows(4000, 0))
 
 
 def _parse(text: str) -> Tree:
-    """Without regard to parentheses."""
+    """Parse an expression, ignoring parentheses."""
     open_lists: list[list[Tree]] = [[]]
     operators: list[str] = []
     for token in text.replace("( ", "").replace(" )", "").split():
@@ -88,7 +88,7 @@ def _levels(tree: Tree) -> list[list[Tree]]:
 
 
 def _official_text(tree: Tree) -> str:
-    """Pair by pair, as the form is defined."""
+    """Write a tree in the official form, pair by pair."""
     if isinstance(tree, int):
         return str(tree)
     text = tree[0]
@@ -98,11 +98,11 @@ def _official_text(tree: Tree) -> str:
 
 
 def _chi_square(ours: Sequence[int], official: Sequence[int]) -> float:
-    """That two samples are from one distribution."""
+    """Return the statistic of the test that two samples have the same distribution."""
     a, b = np.array(ours), np.array(official)
     ratio = np.sqrt(b.sum() / a.sum())
-    found: NDArray[np.float64] = (ratio * a - b / ratio) ** 2 / (a + b)
-    return float(found.sum())
+    terms: NDArray[np.float64] = (ratio * a - b / ratio) ** 2 / (a + b)
+    return float(terms.sum())
 
 
 def _length(text: str) -> int:
@@ -116,7 +116,7 @@ def test_an_official_row_byte_for_byte() -> None:
     names = ["[MIN", "[MAX", "[MED", "[SM"]
     symbols = [np.array([names.index(n[0]) if isinstance(n, tuple) else n for n in level]) for level in nodes]
     [(tokens, value)] = listops._trees(arguments, symbols)
-    assert listops._text(tokens, ListOps()._pieces()) == row == _official_text(nodes[0][0])
+    assert listops._text(tokens, ListOpsGenerator()._pieces()) == row == _official_text(nodes[0][0])
     assert value == evaluate(row) == OFFICIAL_VALUE
 
 
@@ -144,7 +144,7 @@ def test_values_by_hand(text: str, value: int) -> None:
     "text", ["", "12", "[MAX 4 3 ]", "( ( [MAX 4 ) 3 ) ] )", "( ( ( [SUM 4 ) 3 ) ] )", "( ( ( [MAX 4 ) 3 ) ] ) )"]
 )
 def test_what_is_not_the_official_form_has_no_value(text: str) -> None:
-    with pytest.raises(ValueError, match=r"official form|not in pairs"):
+    with pytest.raises(ValueError, match=r"official form|unbalanced"):
         evaluate(text)
 
 
@@ -198,13 +198,13 @@ def test_digits_and_operators_are_uniform(rows: list[tuple[str, int]]) -> None:
 
 def test_rows_are_distinct_and_depend_on_the_seed_alone(rows: list[tuple[str, int]]) -> None:
     assert len({text for text, _ in rows}) == len(rows)
-    assert list(ListOps().rows(50, 0)) == rows[:50]
-    others = {text for text, _ in ListOps().rows(50, 1)}
+    assert list(ListOpsGenerator().rows(50, 0)) == rows[:50]
+    others = {text for text, _ in ListOpsGenerator().rows(50, 1)}
     assert not others & {text for text, _ in rows}
 
 
 def test_all_small_trees_and_no_more() -> None:
-    small = ListOps(max_depth=2, max_args=2, min_length=0, max_length=5)
+    small = ListOpsGenerator(max_depth=2, max_args=2, min_length=0, max_length=5)
     found = {text for text, _ in small.rows(10 + 4 * 100, 0)}
     digits = {str(d) for d in range(10)}
     pairs = {f"( ( ( {op} {a} ) {b} ) ] )" for op in ("[MIN", "[MAX", "[MED", "[SM") for a in digits for b in digits}
@@ -212,13 +212,15 @@ def test_all_small_trees_and_no_more() -> None:
     with pytest.raises(ValueError, match=r"after 410 rows.*too few trees.*fewer rows"):
         list(small.rows(411, 0))
     with pytest.raises(ValueError, match="after 0 rows"):
-        next(ListOps(max_depth=2, max_args=2, min_length=100, max_length=200).rows(1, 0))
+        next(ListOpsGenerator(max_depth=2, max_args=2, min_length=100, max_length=200).rows(1, 0))
 
 
 @given(st.integers(1, 5), st.integers(2, 5), st.floats(0.3, 0.9), st.integers(1, 20), st.integers(0, 3))
 @settings(deadline=None, max_examples=25)
 def test_any_settings(depth: int, most: int, probability: float, low: int, seed: int) -> None:
-    shapes = ListOps(max_depth=depth, max_args=most, operator_probability=probability, min_length=0, max_length=low + 2)
+    shapes = ListOpsGenerator(
+        max_depth=depth, max_args=most, operator_probability=probability, min_length=0, max_length=low + 2
+    )
     for text, value in shapes.rows(5, seed):
         tree = _parse(text)
         assert _official_text(tree) == text
@@ -234,10 +236,10 @@ def test_any_settings(depth: int, most: int, probability: float, low: int, seed:
     [
         ({"max_depth": 0}, "max_depth must be at least 1, not 0"),
         ({"max_args": 1}, "max_args must be at least 2, not 1"),
-        ({"operator_probability": 1.5}, "from 0 to 1, not 1.5"),
+        ({"operator_probability": 1.5}, "between 0 and 1, not 1.5"),
         ({"min_length": 1999}, "no length is above 1999 and below 2000"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ListOps(**wrong)  # type: ignore[arg-type]
+        ListOpsGenerator(**wrong)  # type: ignore[arg-type]

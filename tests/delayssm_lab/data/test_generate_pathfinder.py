@@ -1,4 +1,4 @@
-"""Pathfinder images: each by its number, true to its label, and distributed as the published ones."""
+"""Pathfinder images: reproducible by number, correctly labelled, and distributed as the published ones."""
 
 import hashlib
 from dataclasses import replace
@@ -10,16 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from delayssm_lab.data.generate.pathfinder import Pathfinder, Placed, pathfinder
+from delayssm_lab.data.generate.pathfinder import PathfinderGenerator, Placements, pathfinder_generator
 from delayssm_lab.report.drawing import png
 from delayssm_lab.report.montage import montage, samples_figure
 from tests.support.pathfinder_measures import measures, summary
 
 PUBLISHED = Path(__file__).parents[2] / "support" / "pathfinder32_hard.npz"
-LEVELS = [pathfinder(32, 6), pathfinder(32, 9), pathfinder(32, 14), pathfinder(128, 14)]
+LEVELS = [
+    pathfinder_generator(32, 6),
+    pathfinder_generator(32, 9),
+    pathfinder_generator(32, 14),
+    pathfinder_generator(128, 14),
+]
 ONE_MARGIN = [replace(level, margins=level.margins[-1:]) for level in LEVELS]
 NAMES = [f"{level.size}-{level.contour_length}" for level in LEVELS]
-HARD = pathfinder(32, 14)
+HARD = pathfinder_generator(32, 14)
 HASHES = ["c3567d62a27d", "4898abd87f0d", "ccedf790894d", "d5bfc9a1a7dd"]
 
 
@@ -38,7 +43,7 @@ def test_images_differ_between_seeds_and_numbers() -> None:
 
 
 def test_both_margins_of_an_image_are_drawn_in_place() -> None:
-    level = pathfinder(128, 14)
+    level = pathfinder_generator(128, 14)
     images, labels = level.images(6, 0)
     for number in range(6):
         image, label = level.images(1, 0, number)
@@ -47,18 +52,18 @@ def test_both_margins_of_an_image_are_drawn_in_place() -> None:
 
 
 def test_images_are_what_they_were() -> None:
-    """A new version of a library must not change a data set unseen. If Pillow draws otherwise, say so in the notes."""
+    """Detect changes of the images. If a new version of Pillow draws differently, say so in the release notes."""
     found = [hashlib.sha256(level.images(4, 0)[0].tobytes()).hexdigest()[:12] for level in LEVELS]
     assert found == HASHES
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=NAMES)
-def test_markers_are_at_ends_of_the_same_target_where_the_label_is_1(level: Pathfinder) -> None:
-    placed = level.placed(40, 1)
+def test_markers_are_at_ends_of_the_same_target_where_the_label_is_1(level: PathfinderGenerator) -> None:
+    placed = level.placements(40, 1)
     starts, ends = placed.targets[:, :, 0, :2], placed.targets[:, :, -1, :2]
     apart = (ends[:, 0] != ends[:, 1]).any(axis=1)  # rarely both targets end in the same pixel, as in published images
     assert apart.mean() > 0.9
-    starts, ends, placed = starts[apart], ends[apart], Placed(*(each[apart] for each in placed))
+    starts, ends, placed = starts[apart], ends[apart], Placements(*(each[apart] for each in placed))
     begun = (placed.markers[:, :1] == starts).all(axis=2)
     ended = (placed.markers[:, 1:] == ends).all(axis=2)
     assert (begun.sum(axis=1) == 1).all()
@@ -68,7 +73,7 @@ def test_markers_are_at_ends_of_the_same_target_where_the_label_is_1(level: Path
 
 
 def test_labels_are_a_fair_coin_that_no_place_tells() -> None:
-    placed = HARD.placed(4000, 2)
+    placed = HARD.placements(4000, 2)
     error = 0.5 / np.sqrt(4000)
     assert abs(placed.labels.mean() - 0.5) < 4 * error
     first = (placed.markers[:, 0] == placed.targets[:, 0, 0, :2]).all(axis=1)
@@ -77,8 +82,8 @@ def test_labels_are_a_fair_coin_that_no_place_tells() -> None:
 
 
 @pytest.mark.parametrize("level", ONE_MARGIN, ids=NAMES)
-def test_contours_have_their_form(level: Pathfinder) -> None:
-    placed = level.placed(40, 3)
+def test_contours_have_their_form(level: PathfinderGenerator) -> None:
+    placed = level.placements(40, 3)
     assert placed.targets.shape == (40, 2, level.contour_length, 3)
     assert placed.distractors.shape == (40, level.distractors, level.distractor_length, 3)
     apart = np.linalg.norm(placed.targets[:, 0, 0, :2] - placed.targets[:, 1, 0, :2], axis=1)
@@ -100,9 +105,9 @@ def test_contours_have_their_form(level: Pathfinder) -> None:
 
 
 @pytest.mark.parametrize("level", ONE_MARGIN, ids=NAMES)
-def test_a_paddle_keeps_clear_of_all_before_it(level: Pathfinder) -> None:
-    """Masks placed again one by one, in plain numpy."""
-    placed = level.placed(10, 4)
+def test_a_paddle_keeps_clear_of_all_before_it(level: PathfinderGenerator) -> None:
+    """Check the masks one by one in plain numpy."""
+    placed = level.placements(10, 4)
     for image in range(10):
         taken = _padding(level)
         before = [None, None]
@@ -122,13 +127,13 @@ def test_a_paddle_keeps_clear_of_all_before_it(level: Pathfinder) -> None:
                 taken = np.max([taken, *masks], axis=0)
 
 
-def _padding(level: Pathfinder) -> NDArray[np.float64]:
+def _padding(level: PathfinderGenerator) -> NDArray[np.float64]:
     inner = level.size - 2 * level.padding
     return np.pad(np.zeros((inner, inner)), level.padding, constant_values=1)
 
 
-def _mask(level: Pathfinder, paddle: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The room a paddle takes, on an image of its own."""
+def _mask(level: PathfinderGenerator, paddle: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mask of a paddle in an otherwise empty image."""
     stamp = level._stamps(level.margins[-1]).mask[paddle[2]] / 255
     half = len(stamp) // 2
     wide = np.zeros((level.size + 2 * half, level.size + 2 * half))
@@ -137,9 +142,9 @@ def _mask(level: Pathfinder, paddle: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=NAMES)
-def test_paddles_cover_the_way_to_the_next_one(level: Pathfinder) -> None:
-    """Ink lies at every start, and along it: what is drawn is what was placed."""
-    placed = level.placed(10, 5)
+def test_paddles_cover_the_way_to_the_next_one(level: PathfinderGenerator) -> None:
+    """Check that paddles and markers are drawn where they were placed."""
+    placed = level.placements(10, 5)
     for image in range(10):
         for layer, contours in ((0, placed.targets[image]), (1, placed.distractors[image])):
             paddles = contours.reshape(-1, 3)
@@ -168,15 +173,15 @@ Published = dict[str, NDArray[np.float32]]
 
 
 def test_markers_are_found_in_pixels(hard: Images) -> None:
-    """The measure of distances is right, so that it may be compared."""
-    placed = HARD.placed(500, 6)
+    """Check the measured distances against the true ones."""
+    placed = HARD.placements(500, 6)
     true = np.linalg.norm(placed.markers[:, 0] - placed.markers[:, 1], axis=1)
     assert (abs(measures(hard[0][:500])["distance"] - true) < 1e-6).mean() > 0.99
 
 
 @pytest.mark.parametrize("name", measures(np.ones((1, 32, 32), np.uint8)))
 def test_measures_are_distributed_as_published(name: str, hard: Images, published: Published) -> None:
-    """Kolmogorov and Smirnov's distance, below what 1 in 100 pairs of equal distributions exceed."""
+    """Compare the distributions by a Kolmogorov-Smirnov test at the 1 % level."""
     ours = measures(hard[0])[name].astype(np.float32)
     assert _distance(ours, published[name]) < _critical(len(ours), len(published[name]))
 
@@ -189,7 +194,7 @@ def test_ends_are_as_far_apart_as_published(label: int, hard: Images, published:
 
 
 def test_a_little_off_would_be_seen(published: Published) -> None:
-    """The comparison can fail: turns a little straighter, or one more distractor."""
+    """Check that the test fails for slightly straighter turns and for one more distractor."""
     for off, name in ((replace(HARD, continuity=1.15), "four down"), (replace(HARD, distractors=8), "mean")):
         images, _ = off.images(2200, 7)
         ours = measures(images.reshape(-1, 32, 32))[name].astype(np.float32)
@@ -197,7 +202,7 @@ def test_a_little_off_would_be_seen(published: Published) -> None:
 
 
 def test_pixels_have_the_published_values(hard: Images, published: Published) -> None:
-    """Each of 256 values as often as published: contrasts, reduction and rounding leave their traces there."""
+    """Compare the histogram of pixel values, which depends on contrasts, downsampling and rounding."""
     ours = summary(*hard)
     n, m = len(hard[0]), len(published["labels"])
     error = np.hypot(ours["values spread"] / np.sqrt(n), np.maximum(published["values spread"], 0.05) / np.sqrt(m))
@@ -230,14 +235,14 @@ def _critical(n: int, m: int) -> float:
 
 
 def test_settings_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="need a size of 29 or more, not 20"):
+    with pytest.raises(ValueError, match="need a size of at least 29, not 20"):
         replace(HARD, size=20)
     with pytest.raises(ValueError, match=r"whole number of pixels, not 0\.6"):
         replace(HARD, paddle_thickness=0.3)
-    with pytest.raises(ValueError, match="must be 1 or more"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         replace(HARD, margins=())
     with pytest.raises(ValueError, match="no level of size 64 with contours of 14"):
-        pathfinder(64, 14)  # type: ignore[arg-type]
+        pathfinder_generator(64, 14)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="two contours of 60 paddles did not fit into 32 x 32 pixels"):
         replace(HARD, contour_length=60).images(3, 0)
 

@@ -1,4 +1,4 @@
-"""Generated data sets are prepared like published ones, and say what they are."""
+"""Generated data sets have the format of prepared ones and record their origin."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,35 +8,36 @@ import pytest
 import tyro
 from numpy.typing import NDArray
 
-from delayssm_lab.cli import generating
+from delayssm_lab.cli.data import generate
+from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.generate import write
-from delayssm_lab.data.generate.documents import Documents
-from delayssm_lab.data.generate.listops import ListOps
-from delayssm_lab.data.generate.pathfinder import pathfinder
-from delayssm_lab.data.prepared import reader as prepared
+from delayssm_lab.data.generate.documents import DocumentGenerator
+from delayssm_lab.data.generate.listops import ListOpsGenerator
+from delayssm_lab.data.generate.pathfinder import pathfinder_generator
+from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.data.prepared.reader import Prepared
 from delayssm_lab.data.prepared.writer import Writer
 
 COUNTS = {"train": 70, "validation": 4, "test": 3}
-LISTS = ListOps(min_length=10, max_length=100)
-SHORT = Documents(length=(50, 400))
+LISTS = ListOpsGenerator(min_length=10, max_length=100)
+SHORT = DocumentGenerator(length=(50, 400))
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DELAYSSM_DATA", str(tmp_path))
     return tmp_path
 
 
 class Log:
-    """Progress that was reported."""
+    """Callback that records the reported progress."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[int, int]] = []
+        self.steps: list[tuple[int, int]] = []
 
     def __call__(self, done: int, total: int) -> None:
-        self.seen.append((done, total))
+        self.steps.append((done, total))
 
 
 def _pieces(data: Prepared, name: str) -> list[NDArray[np.uint8]]:
@@ -45,8 +46,8 @@ def _pieces(data: Prepared, name: str) -> list[NDArray[np.uint8]]:
 
 def test_listops_rows_are_all_there_in_order() -> None:
     log = Log()
-    assert write.listops(LISTS, COUNTS, 3, log) == prepared.root() / "listops"
-    data = prepared.load("listops")
+    assert write.generate_listops(LISTS, COUNTS, 3, log) == data_root() / "listops"
+    data = load("listops")
     data.check()
     names = data.about["tokens"]
     found = [
@@ -60,13 +61,13 @@ def test_listops_rows_are_all_there_in_order() -> None:
     assert found == expected
     assert len(set(found)) == 77
     assert data.about["counts"] == COUNTS
-    assert log.seen == [(64, 77), (77, 77)]
+    assert log.steps == [(64, 77), (77, 77)]
 
 
 def test_documents_are_all_there_in_order() -> None:
     log = Log()
-    assert write.documents(SHORT, COUNTS, 3, log) == prepared.root() / "aan"
-    data = prepared.load("aan")
+    assert write.generate_documents(SHORT, COUNTS, 3, log) == data_root() / "aan"
+    data = load("aan")
     data.check()
     characters = data.about["characters"]
     for number, (split, count) in enumerate(COUNTS.items()):
@@ -75,70 +76,72 @@ def test_documents_are_all_there_in_order() -> None:
         found = list(zip(data[f"{split}_y"].tolist(), *texts, strict=True))
         assert found == list(SHORT.pairs(count, 3, number))
     assert data.about["counts"] == COUNTS
-    assert log.seen[-1] == (147, 147)  # the training pairs twice
+    assert log.steps[-1] == (147, 147)  # the training pairs twice
 
 
 def test_pathfinder_images_are_all_there_in_order() -> None:
     log = Log()
-    assert write.pathfinder(32, 6, 70, 3, log) == prepared.root() / "pathfinder32-6"
-    data = prepared.load("pathfinder32-6")
+    assert write.generate_pathfinder(32, 6, 70, 3, log) == data_root() / "pathfinder32-6"
+    data = load("pathfinder32-6")
     data.check()
-    x, y = pathfinder(32, 6).images(70, 3)
+    x, y = pathfinder_generator(32, 6).images(70, 3)
     assert data["x"].dtype == data["y"].dtype == np.uint8
     assert np.array_equal(data["x"], x)
     assert np.array_equal(data["y"], y)
     assert data.about["counts"] == {"all": 70}
-    assert log.seen == [(64, 70), (70, 70)]
+    assert log.steps == [(64, 70), (70, 70)]
 
 
 MAKERS: list[tuple[str, str, Callable[[int], Path]]] = [
-    ("listops", "ListOps(max_depth=10, max_args=10", lambda seed: write.listops(LISTS, COUNTS, seed)),
-    ("aan", "Documents(topics=4", lambda seed: write.documents(SHORT, COUNTS, seed)),
-    ("pathfinder32-14", "Pathfinder(size=32", lambda seed: write.pathfinder(32, 14, 5, seed)),
+    ("listops", "ListOpsGenerator(max_depth=10, max_args=10", lambda seed: write.generate_listops(LISTS, COUNTS, seed)),
+    ("aan", "DocumentGenerator(topics=4", lambda seed: write.generate_documents(SHORT, COUNTS, seed)),
+    ("pathfinder32-14", "PathfinderGenerator(size=32", lambda seed: write.generate_pathfinder(32, 14, 5, seed)),
 ]
 
 
 @pytest.mark.parametrize(("name", "settings", "make"), MAKERS, ids=[name for name, _, _ in MAKERS])
 def test_each_says_how_it_was_made_and_can_be_made_again(name: str, settings: str, make: Callable[[int], Path]) -> None:
     make(4)
-    about = prepared.load(name).about
+    about = load(name).about
     assert about["origin"].startswith(f"generated by delayssm: {settings}")
     assert about["origin"].endswith("seed 4")
     assert "generated" in about["title"] or "not AAN" in about["title"]
     assert about["missing"] == []
     make(4)
-    assert prepared.load(name).about["digest"] == about["digest"]
+    assert load(name).about["digest"] == about["digest"]
     make(5)
-    assert prepared.load(name).about["digest"] != about["digest"]
+    assert load(name).about["digest"] != about["digest"]
 
 
 @pytest.mark.parametrize(("name", "settings", "make"), MAKERS, ids=[name for name, _, _ in MAKERS])
-def test_published_data_are_not_replaced(place: Path, name: str, settings: str, make: Callable[[int], Path]) -> None:
+def test_published_data_are_not_replaced(
+    data_directory: Path, name: str, settings: str, make: Callable[[int], Path]
+) -> None:
     with Writer(name) as out:
         out.put("x", np.arange(3))
         out.about(title="", origin="published", missing=[], counts={})
     with pytest.raises(DataError, match=rf"{name} holds the published data; delete it"):
         make(0)
-    assert prepared.load(name)["x"].tolist() == [0, 1, 2]
-    (place / name / "x.npy").unlink()  # damaged, and of no use any more
+    assert load(name)["x"].tolist() == [0, 1, 2]
+    (data_directory / name / "x.npy").unlink()  # damaged data may be replaced
     make(0)
-    prepared.load(name).check()
+    load(name).check()
 
 
-def test_a_failure_leaves_nothing(place: Path) -> None:
+def test_a_failure_leaves_nothing(data_directory: Path) -> None:
     with pytest.raises(ValueError, match="too few trees"):
-        write.listops(ListOps(max_depth=1, min_length=0, max_length=2), {"train": 11}, 0)
-    assert list(place.iterdir()) == []
+        write.generate_listops(ListOpsGenerator(max_depth=1, min_length=0, max_length=2), {"train": 11}, 0)
+    assert list(data_directory.iterdir()) == []
 
 
 def _command(*arguments: str) -> None:
-    tyro.cli(generating.generate, args=arguments)
+    tyro.cli(generate.command, args=arguments)
 
 
-def test_the_command_makes_three_splits(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_makes_three_splits(data_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _command("aan", "--count", "3", "--seed", "9")
-    assert f"aan is in {place / 'aan'}" in capsys.readouterr().out
-    about = prepared.load("aan").about
+    assert f"aan is in {data_directory / 'aan'}" in capsys.readouterr().out
+    about = load("aan").about
     assert about["counts"] == {"train": 3, "validation": 3, "test": 3}
     assert about["origin"].endswith("seed 9")
 
@@ -155,7 +158,7 @@ def test_sizes_of_the_command(name: str, counts: dict[str, int], monkeypatch: py
         asked.append(counts)
         return Path(name)
 
-    monkeypatch.setattr(write, "listops" if name == "listops" else "documents", made)
+    monkeypatch.setattr(write, "generate_listops" if name == "listops" else "generate_documents", made)
     _command(name)
     assert asked == [counts]
 
@@ -164,7 +167,7 @@ def test_sizes_of_the_command(name: str, counts: dict[str, int], monkeypatch: py
 @pytest.mark.parametrize("length", [6, 9, 14])
 def test_the_command_makes_every_level(size: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(write, "pathfinder", lambda *found: asked.append(found[:4]) or Path("there"))
+    monkeypatch.setattr(write, "generate_pathfinder", lambda *arguments: asked.append(arguments[:4]) or Path("there"))
     _command(f"pathfinder{size}-{length}", "--seed", "2")
     _command(f"pathfinder{size}-{length}", "--count", "7")
     assert asked == [(size, length, 20_000, 2), (size, length, 7, 0)]

@@ -1,4 +1,4 @@
-"""Prepared data is whole at every moment, and damage to it is noticed."""
+"""Prepared data is complete at every moment, and damage is detected."""
 
 import json
 import os
@@ -14,8 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.reader import Prepared, Writer, load, root
+from delayssm_lab.data.prepared.location import data_root
+from delayssm_lab.data.prepared.reader import Prepared
+from delayssm_lab.data.prepared.writer import Writer
 
 FACTS = {"title": "Toys", "origin": "made here", "missing": [], "counts": {"train": 4}}
 
@@ -64,21 +67,21 @@ def test_pieces_come_back(pieces: list[bytes]) -> None:
 
 
 def test_where_data_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert root() == tmp_path
+    assert data_root() == tmp_path
     monkeypatch.delenv("DELAYSSM_DATA")
-    assert root() == Path("data")
+    assert data_root() == Path("data")
 
 
 def test_not_prepared() -> None:
     with pytest.raises(
-        DataError, match=r"mnist is not prepared in .*: delayssm data prepare mnist --download, or --root DIR"
+        DataError, match=r"mnist is not prepared in .*: delayssm data prepare mnist --download, or .* --root DIR"
     ):
         load("mnist")
-    with pytest.raises(DataError, match=r"are in DIR. Or make it: delayssm data generate listops$"):
+    with pytest.raises(DataError, match=r"are in DIR\), or delayssm data generate listops$"):
         load("listops")
-    with pytest.raises(DataError, match=r"not prepared in \S+. Make it: delayssm data generate pathfinder20-3$"):
+    with pytest.raises(DataError, match=r"not prepared in \S+. Run: delayssm data generate pathfinder20-3$"):
         load("pathfinder20-3")
-    with pytest.raises(DataError, match="there is no data set toys"):
+    with pytest.raises(DataError, match="there is no data set 'toys'"):
         load("toys")
 
 
@@ -143,19 +146,19 @@ def test_a_failure_leaves_what_was_there(failure: BaseException, tmp_path: Path)
 def test_a_new_one_takes_the_place_of_the_old(tmp_path: Path) -> None:
     old = make(1)["train_x"]
     assert make(2)["train_x"].max() == 2
-    assert old.max() == 1  # whoever has it open still sees it
+    assert old.max() == 1  # an open array is still readable
     assert [path.name for path in tmp_path.iterdir()] == ["toys"]
 
 
 def test_facts_must_be_given() -> None:
-    with pytest.raises(ValueError, match="toys says nothing about its counts, missing, origin, title"), Writer("toys"):
+    with pytest.raises(ValueError, match=r"about\.json of toys has no counts, missing, origin, title"), Writer("toys"):
         pass
 
 
 SLOW = """
 import signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever is inherited: in the background it is ignored
-from delayssm_lab.data.prepared.reader import Writer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process may inherit SIG_IGN
+from delayssm_lab.data.prepared.writer import Writer
 with Writer("toys") as writer:
     writer.array("train_x", (4, 3), "int16")[:] = 7
     print("ready", flush=True)
@@ -172,7 +175,7 @@ def test_a_killed_process_does_no_harm(tmp_path: Path) -> None:
         staged = [path for path in tmp_path.iterdir() if path.name != "toys"]
         assert len(staged) == 1
         make()
-        assert staged[0].exists()  # of a process that is alive
+        assert staged[0].exists()  # its process is still running
         process.send_signal(signal.SIGKILL)
     assert staged[0].exists()
     assert load("toys").about == before

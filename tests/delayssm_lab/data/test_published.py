@@ -1,4 +1,4 @@
-"""Published files become the arrays they should; what is incomplete or damaged is refused by name."""
+"""Published files become the expected arrays. Incomplete data sets are refused with a list of what is missing."""
 
 import gzip
 import re
@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayssm_lab.data.catalogue import datasets, find, load
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.generate.pathfinder import LEVELS
-from delayssm_lab.data.prepared.reader import Prepared, Writer, load
-from delayssm_lab.data.prepared.writer import Nowhere
+from delayssm_lab.data.prepared.reader import Prepared
+from delayssm_lab.data.prepared.writer import NullOutput, Writer
 from delayssm_lab.data.published import listops
-from delayssm_lab.data.published.catalogue import datasets, find
-from delayssm_lab.data.published.characters import Counter, Encoder
+from delayssm_lab.data.published.characters import CharacterCounter, CharacterEncoder
 from delayssm_lab.data.published.cifar10 import gray
 from delayssm_lab.data.published.dataset import DataSet
 from tests.support import published
@@ -30,9 +30,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYSSM_DATA", str(tmp_path / "prepared"))
 
 
-def prepare(dataset: DataSet, place: Path, partial: bool = False) -> Prepared:
+def prepare(dataset: DataSet, root: Path, partial: bool = False) -> Prepared:
     with Writer(dataset.name) as writer:
-        dataset.read(place, writer, partial)
+        dataset.read(root, writer, partial)
     return load(dataset.name)
 
 
@@ -53,7 +53,7 @@ def test_folders_and_archives_give_the_same(make: Make, tmp_path: Path) -> None:
     published.zipped(tmp_path / "open", tmp_path / "zipped" / dataset.name / "any.zip")
     for place in ("packed", "flat", "release", "zipped"):
         steps: list[tuple[int, int]] = []
-        assert dataset.read(tmp_path / place, Nowhere(), progress=lambda *step: steps.append(step)) == []  # noqa: B023
+        assert dataset.read(tmp_path / place, NullOutput(), on_progress=lambda *step: steps.append(step)) == []  # noqa: B023
         assert steps[-1][0] == steps[-1][1]
         assert prepare(dataset, tmp_path / place).about["digest"] == found.about["digest"]
 
@@ -64,8 +64,8 @@ def test_half_an_archive(make: Make, name: str, tmp_path: Path) -> None:
     dataset, archive = make(tmp_path / "open"), tmp_path / "place" / name
     (published.zipped if name == "cut.zip" else published.tar)(tmp_path / "open", archive)
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
-    with pytest.raises(DataError, match=f"{re.escape(str(archive))}.*get it again"):
-        dataset.read(tmp_path / "place", Nowhere(), partial=True)
+    with pytest.raises(DataError, match=f"{re.escape(str(archive))}.*download it again"):
+        dataset.read(tmp_path / "place", NullOutput(), partial=True)
 
 
 @pytest.mark.parametrize("make", published.ALL.values(), ids=published.ALL.keys())
@@ -80,11 +80,11 @@ def test_a_part_must_be_asked_for(make: Make, tmp_path: Path) -> None:
         assert f"{count:,} of {2 * count:,} samples for {split}" in found.about["missing"]
 
 
-@pytest.mark.parametrize("name", sorted(published.ALL.keys() - {"bidmc"}))  # whose records have numbers
+@pytest.mark.parametrize("name", sorted(published.ALL.keys() - {"bidmc"}))  # reads only the expected number of records
 def test_more_than_published(name: str, tmp_path: Path) -> None:
     whole = published.ALL[name](tmp_path)
     with pytest.raises(DataError, match=r"more than the 0 published"):
-        replace(whole, counts=dict.fromkeys(whole.counts, 0)).read(tmp_path, Nowhere(), partial=True)
+        replace(whole, counts=dict.fromkeys(whole.counts, 0)).read(tmp_path, NullOutput(), partial=True)
 
 
 def test_nothing_there(tmp_path: Path) -> None:
@@ -92,19 +92,19 @@ def test_nothing_there(tmp_path: Path) -> None:
         with pytest.raises(
             DataError, match=f"no files of {dataset.name} below .*--download.*{dataset.downloads[0].file}"
         ):
-            dataset.read(tmp_path, Nowhere())
-        assert dataset.absent(tmp_path) == list(dataset.downloads)
-    with pytest.raises(DataError, match="pathfinder20-3 is not published; make it: delayssm data generate"):
-        find("pathfinder20-3").read(tmp_path, Nowhere())
+            dataset.read(tmp_path, NullOutput())
+        assert dataset.missing_downloads(tmp_path) == list(dataset.downloads)
+    with pytest.raises(DataError, match="pathfinder20-3 is not published; run: delayssm data generate"):
+        find("pathfinder20-3").read(tmp_path, NullOutput())
 
 
 def test_the_catalogue() -> None:
     assert find("pathfinder128-14").counts == {"all": 200_000}
     assert find("pathfinder32-6").counts == {"all": 199_999}
-    assert [d.name for d in datasets() if d.generated] == ["listops", "aan"] + [
+    assert [d.name for d in datasets() if d.can_generate] == ["listops", "aan"] + [
         f"pathfinder{size}-{length}" for size, length in LEVELS
     ]
-    with pytest.raises(DataError, match=r"no data set nist; there are mnist, cifar10"):
+    with pytest.raises(DataError, match=r"no data set 'nist'; choose one of mnist, cifar10"):
         find("nist")
 
 
@@ -120,9 +120,9 @@ def test_mnist_in_files_that_are_not_compressed(tmp_path: Path) -> None:
 
 def test_only_the_missing_file_is_needed(tmp_path: Path) -> None:
     dataset = published.mnist(tmp_path)
-    assert dataset.absent(tmp_path) == []
+    assert dataset.missing_downloads(tmp_path) == []
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert [download.file for download in dataset.absent(tmp_path)] == ["t10k-labels-idx1-ubyte.gz"]
+    assert [download.file for download in dataset.missing_downloads(tmp_path)] == ["t10k-labels-idx1-ubyte.gz"]
     found = prepare(dataset, tmp_path, partial=True)
     assert found.about["missing"] == ["t10k-labels-idx1-ubyte", "2 of 2 samples for test"]
     assert set(found) == {"train_x", "train_y"}
@@ -168,7 +168,7 @@ def test_bidmc(tmp_path: Path) -> None:
     assert found["start"][:3].tolist() == [0, 375, 750]
     assert found["start"].max() + 4000 <= 60_001
     assert found["HR"][0] == np.mean([90 + s % 3 for s in range(32)])
-    assert found["RR"][0] == 20  # one second without a number does not count
+    assert found["RR"][0] == 20  # the missing reading is skipped
     assert found["SpO2"][[0, -1]].tolist() == [98, 99]
 
 
@@ -177,25 +177,25 @@ def test_imdb(tmp_path: Path) -> None:
     characters = found.about["characters"]
     assert characters == ["<pad>", "<unk>", "<eos>", "d", "g", "o", "q"]
     read = ["".join(characters[token] for token in piece) for piece in pieces(found, "train_tokens")]
-    assert read == ["<unk><unk>d<unk><unk>" + "q" * 20, "<unk><unk>d", "good" * 15]  # the 9th before the 10th
+    assert read == ["<unk><unk>d<unk><unk>" + "q" * 20, "<unk><unk>d", "good" * 15]  # ordered by number: 9 before 10
     assert found["train_y"].tolist() == [0, 0, 1]
 
 
 @given(st.lists(st.text(max_size=30), max_size=5))
 def test_characters_come_back(texts: list[str]) -> None:
     texts = [text.encode(errors="ignore").decode() for text in texts]
-    counter = Counter(head=30)
+    counter = CharacterCounter(head=30)
     for text in texts * 15:
         counter.add(text)
-    tokens = counter.frequent()
+    tokens = counter.vocabulary()
     assert tokens[3:] == sorted(set("".join(texts)))
-    assert ["".join(tokens[token] for token in Encoder(tokens)(text)) for text in texts] == texts
+    assert ["".join(tokens[token] for token in CharacterEncoder(tokens)(text)) for text in texts] == texts
 
 
 def test_only_the_head_is_counted() -> None:
-    counter = Counter(head=20)
+    counter = CharacterCounter(head=20)
     counter.add("a" * 20 + "b" * 20)
-    assert counter.frequent() == ["<pad>", "<unk>", "<eos>", "a"]
+    assert counter.vocabulary() == ["<pad>", "<unk>", "<eos>", "a"]
 
 
 def test_listops(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_listops(tmp_path: Path) -> None:
     assert found["train_y"].tolist() == [7, 3]
     with Writer("listops") as writer:
         splits = {"train": list(zip(published.LISTS["train"], [7, 3], strict=True))}
-        assert listops.write_splits(writer, splits) == {"train": 2}
+        assert listops.write_expressions(writer, splits) == {"train": 2}
         writer.about(title="", origin="made here", missing=[], counts={"train": 2})
     assert np.array_equal(load("listops")["train_tokens"], found["train_tokens"])
 

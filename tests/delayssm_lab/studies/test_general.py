@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from delayssm_lab.data.prepared.reader import load
+from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.display import Silent
-from delayssm_lab.measure.full_size import FullSize, Pass
 from delayssm_lab.models import specs
 from delayssm_lab.recipes.general import BENCHMARKS, mini
 from delayssm_lab.studies import paper
@@ -113,19 +112,6 @@ def test_what_is_planned() -> None:
     assert len(runs) == len({run.name for run in runs}) == 2 * (12 + len(TWICE))
     for run in runs:
         assert run.task.label in paper.GENERAL
-
-
-def test_a_full_size_pass(tmp_path: Path) -> None:
-    """The smallest of them, in a process of its own."""
-    study = FullSize(benchmarks=("smnist",))
-    assert [point.model for point in study.points()] == ["ds4d", "s4d"]
-    found = study.measure(Pass("smnist", "ds4d"), tmp_path)
-    assert found["parameters"] == 341_790
-    assert found["forward"] > 0
-    assert found["bytes"] > 1e8
-    ((name, content),) = study.show({Pass("smnist", "ds4d"): found})
-    assert name == "table.md"
-    assert "| sMNIST | DS4D  | 784" in content.decode()
 
 
 def test_images_beside_the_original_s(tmp_path: Path) -> None:

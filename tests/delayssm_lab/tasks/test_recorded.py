@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.reader import load
 from delayssm_lab.data.prepared.writer import Writer
 from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.models import specs

@@ -161,7 +161,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     code, _, errors = finish(process)
     assert code == 130
-    assert f"To go on: delayssm resume {directory}" in errors
+    assert f"To continue: delayssm resume {directory}" in errors
     assert "Traceback" not in errors
     step = checkpoint.read(checkpoint.last(directory))[1].step
     assert f"stopped after step {step} of 3000" in errors

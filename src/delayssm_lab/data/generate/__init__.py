@@ -1,1 +1,1 @@
-"""Generators of data sets."""
+"""Generators of synthetic data sets."""

@@ -1,13 +1,14 @@
-"""ListOps as in the Long Range Arena: nested operations on digits, far longer than they are deep.
+"""Generator of ListOps expressions as in the Long Range Arena: nested operations on digits.
 
-    ( ( ( ( [MAX 4 ) ( ( ( [SM 7 ) 8 ) ] ) ) 3 ) ] )        the maximum of 4, 7 + 8 modulo 10, and 3: 5
+    ( ( ( ( [MAX 4 ) ( ( ( [SM 7 ) 8 ) ] ) ) 3 ) ] )        maximum of 4, (7 + 8) modulo 10, and 3: value 5
 
-A tree has length 1 if it is a digit, else 2 and the lengths of its arguments: parentheses do not count. In the text, an
-operator takes its arguments and its bracket one at a time, each in a pair of parentheses.
+A digit has length 1. Any other expression has length 2 plus the lengths of its arguments; parentheses do not count. In
+the text, an operator is combined with its arguments and its closing bracket one at a time, each time in a pair of
+parentheses.
 
-Trees grow level by level, thousands at once. A level is an array of its nodes, those with the same parent side by side;
-a node is known by its number of arguments, and has none if it is a digit. Nothing else is drawn for trees whose length
-is wrong, which are most.
+Expression trees grow level by level, thousands at once. A level is an array with the number of arguments of each node,
+0 for a digit; nodes with the same parent are adjacent. Most trees have a length outside of the limits. They are dropped
+before operators and digits are drawn.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ Array = NDArray[np.int64]
 _OPERATORS = "[MIN", "[MAX", "[MED", "[SM"
 _END = 10
 _INNERMOST = re.compile(r"((?:\( )+)\[(MIN|MAX|MED|SM)((?: [0-9] \))+) \] \)")
-#: Trees that grow together. Rows depend on it.
+#: Number of trees that grow together. The generated rows depend on it.
 _BATCH = 4096
-#: So many batches without a new row, and the settings are to blame.
-_PATIENCE = 50
+#: Number of consecutive batches without a new row after which generation fails.
+_MAX_IDLE_BATCHES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOps:
-    """What trees are drawn; the official numbers unless others are given.
+class ListOpsGenerator:
+    """Generator of expressions. The defaults are those of the Long Range Arena.
 
     Args:
-        max_depth: levels of a tree; on the last, all are digits.
-        max_args: an operator has 2 to this many arguments.
-        operator_probability: of a node above the last level.
-        min_length: trees are longer than this.
-        max_length: and shorter than this.
+        max_depth: Maximum number of levels of a tree. Nodes on the last level are digits.
+        max_args: Maximum number of arguments of an operator. The minimum is 2.
+        operator_probability: Probability that a node above the last level is an operator.
+        min_length: Exclusive lower limit of the length.
+        max_length: Exclusive upper limit of the length.
     """
 
     max_depth: int = 10
@@ -57,19 +58,22 @@ class ListOps:
         if self.max_args < 2:
             raise ValueError(f"max_args must be at least 2, not {self.max_args}")
         if not 0 <= self.operator_probability <= 1:
-            raise ValueError(f"operator_probability must be from 0 to 1, not {self.operator_probability}")
+            raise ValueError(f"operator_probability must be between 0 and 1, not {self.operator_probability}")
         if self.max_length - self.min_length < 2:
             raise ValueError(f"no length is above {self.min_length} and below {self.max_length}; raise max_length")
 
     def rows(self, count: int, seed: int) -> Iterator[tuple[str, int]]:
-        """Text and value of so many trees, no two the same. Fewer rows with the same seed are the first of these."""
+        """Yield the texts and values of distinct expressions.
+
+        A smaller count with the same seed yields the first of these rows.
+        """
         return islice(self._distinct(np.random.default_rng(seed)), count)
 
     def _distinct(self, random: np.random.Generator) -> Iterator[tuple[str, int]]:
         pieces = self._pieces()
         seen: set[bytes] = set()
-        fruitless = 0
-        while fruitless < _PATIENCE:
+        idle = 0
+        while idle < _MAX_IDLE_BATCHES:
             before = len(seen)
             levels = self._grow(random)
             for tokens, value in _trees(levels, _symbols(levels, random)):
@@ -77,30 +81,30 @@ class ListOps:
                 if key not in seen:
                     seen.add(key)
                     yield _text(tokens, pieces), value
-            fruitless = 0 if len(seen) > before else fruitless + 1
+            idle = 0 if len(seen) > before else idle + 1
         raise ValueError(
-            f"after {len(seen)} rows, {_PATIENCE * _BATCH} trees gave no other one: there are too few trees of {self}; "
-            "ask for fewer rows, or allow more lengths"
+            f"after {len(seen)} rows, {_MAX_IDLE_BATCHES * _BATCH} trees contained no new one: there are too few trees "
+            f"of {self}; ask for fewer rows, or allow more lengths"
         )
 
     def _grow(self, random: np.random.Generator) -> list[Array]:
-        """Numbers of arguments, a level each, of a batch's trees that have a right length."""
-        tree = np.arange(_BATCH)  # that a node belongs to
+        """Grow a batch of trees, and return the levels of those whose length is within the limits."""
+        tree = np.arange(_BATCH)  # index of the tree of each node
         length = np.ones(_BATCH, np.int64)
         levels = []
         for _ in range(self.max_depth - 1):
-            chosen = random.random(tree.size) < self.operator_probability
-            arguments = np.where(chosen, random.integers(2, self.max_args, tree.size, endpoint=True), 0)
-            length += np.bincount(tree, arguments + chosen, minlength=_BATCH).astype(np.int64)
-            arguments[length[tree] >= self.max_length] = 0  # too long already, and so it will stay
+            is_operator = random.random(tree.size) < self.operator_probability
+            arguments = np.where(is_operator, random.integers(2, self.max_args, tree.size, endpoint=True), 0)
+            length += np.bincount(tree, arguments + is_operator, minlength=_BATCH).astype(np.int64)
+            arguments[length[tree] >= self.max_length] = 0  # stop growing trees that are too long
             levels.append((tree, arguments))
             tree = np.repeat(tree, arguments)
         levels.append((tree, np.zeros(tree.size, np.int64)))
-        right = (self.min_length < length) & (length < self.max_length)
-        return [arguments[right[tree]] for tree, arguments in levels]
+        accepted = (self.min_length < length) & (length < self.max_length)
+        return [arguments[accepted[tree]] for tree, arguments in levels]
 
     def _pieces(self) -> list[str]:
-        """The text of each token, if it is the argument of another: with the parentheses that it opens and closes."""
+        """Return the text of each token of an argument, with the parentheses that it opens and closes."""
         operators = [
             "( " * (arguments + 1) + operator for arguments in range(self.max_args + 1) for operator in _OPERATORS
         ]
@@ -108,21 +112,21 @@ class ListOps:
 
 
 def evaluate(text: str) -> int:
-    """The value of a tree in the official form, by its text: a list of digits becomes a digit, again and again."""
+    """Return the value of an expression in the official form, by repeatedly reducing the innermost lists."""
     rest = text
     while not re.fullmatch("[0-9]", rest):
-        rest, found = _INNERMOST.subn(_reduce, rest)
-        if not found:
+        rest, count = _INNERMOST.subn(_reduce, rest)
+        if not count:
             shown = text if len(text) <= 60 else text[:60] + "..."
             raise ValueError(f"not a ListOps expression in the official form: {shown!r}")
     return int(rest)
 
 
-def _reduce(found: re.Match[str]) -> str:
-    opened, operator, closed = found.groups()
+def _reduce(innermost: re.Match[str]) -> str:
+    opened, operator, closed = innermost.groups()
     digits = [int(digit) for digit in closed.split() if digit != ")"]
     if opened.count("(") != len(digits) + 1:
-        raise ValueError(f"ListOps parentheses are not in pairs around {found[0]!r}")
+        raise ValueError(f"ListOps parentheses are unbalanced around {innermost[0]!r}")
     match operator:
         case "MIN":
             value = min(digits)
@@ -136,27 +140,27 @@ def _reduce(found: re.Match[str]) -> str:
 
 
 def _symbols(levels: list[Array], random: np.random.Generator) -> list[Array]:
-    """An operator, 0 to 3, for each node with arguments, and a digit for the others."""
+    """Draw an operator, 0 to 3, for each node with arguments, and a digit for each node without."""
     return [np.where(n > 0, random.integers(4, size=n.size), random.integers(10, size=n.size)) for n in levels]
 
 
 def _trees(levels: list[Array], symbols: list[Array]) -> Iterator[tuple[Array, int]]:
-    """The tokens of each tree, and its value.
+    """Yield the tokens and the value of each tree.
 
-    Tokens are digits, 10 for the closing bracket, and then operators by their number of arguments.
+    Tokens 0 to 9 are digits and 10 is the closing bracket. Operators follow, ordered by their number of arguments.
     """
     sizes, values = _sizes(levels), _values(levels, symbols)
     starts = _starts(levels, sizes)
     tokens = np.empty(sizes[0].sum(), np.int64)
     for arguments, symbol, size, start in zip(levels, symbols, sizes, starts, strict=True):
-        tokens[start + size - 1] = _END  # a digit, of size 1, overwrites it
+        tokens[start + size - 1] = _END  # the next line overwrites it if the node is a digit, of size 1
         tokens[start] = np.where(arguments > 0, _END + 1 + len(_OPERATORS) * arguments + symbol, symbol)
     for start, size, value in zip(starts[0].tolist(), sizes[0].tolist(), values.tolist(), strict=True):
         yield tokens[start : start + size], value
 
 
 def _sizes(levels: list[Array]) -> list[Array]:
-    """Tokens of each node and all below it."""
+    """Return the number of tokens of the subtree of each node."""
     sizes = [np.ones(levels[-1].size, np.int64)]
     for arguments in reversed(levels[:-1]):
         size = np.ones(arguments.size, np.int64)
@@ -166,42 +170,42 @@ def _sizes(levels: list[Array]) -> list[Array]:
 
 
 def _starts(levels: list[Array], sizes: list[Array]) -> list[Array]:
-    """Where the tokens of each node begin: one after its parent's, and after those of its elder siblings."""
+    """Return the index of the first token of each node: after its parent's first token and its earlier siblings."""
     starts = [_before(sizes[0])]
     for arguments, size in zip(levels, sizes[1:], strict=False):
         children = arguments[arguments > 0]
         first = starts[-1][arguments > 0] + 1
-        elder = _before(size)  # of all parents
-        starts.append(elder + np.repeat(first - elder[_before(children)], children))
+        earlier = _before(size)  # tokens of earlier nodes of this level, whatever their parent
+        starts.append(earlier + np.repeat(first - earlier[_before(children)], children))
     return starts
 
 
 def _values(levels: list[Array], symbols: list[Array]) -> Array:
-    """What the trees come to."""
+    """Return the values of the trees."""
     values = symbols[-1]
     for arguments, symbol in zip(levels[-2::-1], symbols[-2::-1], strict=True):
-        inner = arguments > 0
+        is_operator = arguments > 0
         value = symbol.copy()
-        value[inner] = _apply(symbol[inner], values, arguments[inner])
+        value[is_operator] = _apply(symbol[is_operator], values, arguments[is_operator])
         values = value
     return values
 
 
 def _apply(operators: Array, values: Array, counts: Array) -> Array:
-    """The value of each operator, of so many of the values each."""
+    """Apply each operator to the next `counts` values."""
     first = _before(counts)
-    ordered = np.sort(values + 10 * np.repeat(np.arange(counts.size), counts)) % 10  # each group by itself
+    ordered = np.sort(values + 10 * np.repeat(np.arange(counts.size), counts)) % 10  # sorts each group
     middle = (ordered[first + (counts - 1) // 2] + ordered[first + counts // 2]) // 2
     total = np.add.reduceat(values, first) % 10
     return np.choose(operators, [ordered[first], ordered[first + counts - 1], middle, total])
 
 
 def _before(sizes: Array) -> Array:
-    """The sum of all sizes before each."""
-    found: Array = np.cumsum(sizes) - sizes
-    return found
+    """Return the exclusive cumulative sum."""
+    total: Array = np.cumsum(sizes) - sizes
+    return total
 
 
 def _text(tokens: Array, pieces: list[str]) -> str:
-    """The official form. The last parenthesis would make the tree an argument of another."""
+    """Return the text in the official form. The last parenthesis is only for arguments, so the root has none."""
     return " ".join([pieces[token] for token in tokens.tolist()]).removesuffix(" )")

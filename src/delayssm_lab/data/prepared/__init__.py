@@ -1,1 +1,1 @@
-"""Prepared data sets: memory-mapped arrays and a description of them."""
+"""Prepared data sets: memory-mapped arrays with a description."""

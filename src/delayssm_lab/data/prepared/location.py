@@ -1,4 +1,4 @@
-"""Where prepared data sets are, and how their content is known."""
+"""Paths and fingerprints of prepared data sets."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+#: File that describes a prepared data set, beside its arrays.
 ABOUT = "about.json"
 
 
-def root() -> Path:
-    """The directory of all prepared data sets: the environment variable DELAYSSM_DATA, or `data`."""
+def data_root() -> Path:
+    """Return the directory of all prepared data sets: the environment variable DELAYSSM_DATA, or `data`."""
     return Path(os.environ.get("DELAYSSM_DATA") or "data")
 
 
-def file(place: Path, name: str) -> Path:
-    """Of an array."""
-    return place / f"{name}.npy"
+def array_path(directory: Path, name: str) -> Path:
+    """Return the path of an array in the directory of a data set."""
+    return directory / f"{name}.npy"
 
 
-def digest(place: Path, names: Iterable[str]) -> str:
-    """A fingerprint of these arrays."""
-    found = hashlib.sha256()
+def digest(directory: Path, names: Iterable[str]) -> str:
+    """Return the sha256 over the names and the contents of arrays."""
+    total = hashlib.sha256()
     for name in sorted(names):
-        found.update(f"{name}\n".encode())
-        with file(place, name).open("rb") as content:
-            found.update(hashlib.file_digest(content, "sha256").digest())
-    return found.hexdigest()
+        total.update(f"{name}\n".encode())
+        with array_path(directory, name).open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()

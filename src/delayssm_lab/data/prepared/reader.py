@@ -1,8 +1,9 @@
-"""Data sets as this library reads them: arrays in files, memory-mapped, and about.json, which says what they are.
+"""Reader of prepared data sets: one directory each, with memory-mapped arrays and about.json, which describes them.
 
     data/mnist/about.json, train_x.npy, train_y.npy, test_x.npy, test_y.npy
 
-Pieces of different lengths are a flat array of bytes and one of offsets: piece i is flat[offsets[i] : offsets[i + 1]].
+A ragged array holds pieces of different lengths. It is stored as a flat array of bytes and an array of offsets; piece i
+is flat[offsets[i] : offsets[i + 1]].
 """
 
 from __future__ import annotations
@@ -17,75 +18,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.location import ABOUT, digest, file, root
-from delayssm_lab.data.prepared.writer import Writer
-
-__all__ = ["Prepared", "Writer", "load", "root"]
+from delayssm_lab.data.prepared.location import ABOUT, array_path, digest
 
 
 class Prepared(Mapping[str, NDArray[Any]]):
-    """One prepared data set: read-only arrays by name."""
+    """A prepared data set: a mapping from names to read-only, memory-mapped arrays."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._open: dict[str, NDArray[Any]] = {}
         for name, facts in self._arrays.items():
-            path = file(place, name)
-            found = path.stat().st_size if path.exists() else 0
-            if found != facts["bytes"]:
-                raise DataError(f"{path}: {found:,} bytes instead of {facts['bytes']:,}; prepare {place.name} again")
+            path = array_path(directory, name)
+            size = path.stat().st_size if path.exists() else 0
+            if size != facts["bytes"]:
+                raise DataError(f"{path}: {size:,} bytes instead of {facts['bytes']:,}; prepare {directory.name} again")
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What it is: name, title, origin, missing, counts, arrays, digest and what is particular to it."""
-        path = self.place / ABOUT
+        """Content of about.json: name, title, origin, missing, counts, arrays, digest and facts of the data set."""
+        path = self.directory / ABOUT
         try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
-            return found | {"arrays": dict(found["arrays"])}
+            about: dict[str, Any] = json.loads(path.read_bytes())
+            return about | {"arrays": dict(about["arrays"])}
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: damaged ({error}); prepare {self.place.name} again") from error
+            raise DataError(f"{path}: damaged ({error}); prepare {self.directory.name} again") from error
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """An array, memory-mapped."""
+        """Return an array, memory-mapped."""
         if name not in self._open:
-            facts, path = self._arrays[name], file(self.place, name)
+            facts, path = self._arrays[name], array_path(self.directory, name)
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except ValueError as error:
-                raise DataError(f"{path}: damaged ({error}); prepare {self.place.name} again") from error
+                raise DataError(f"{path}: damaged ({error}); prepare {self.directory.name} again") from error
             if [list(array.shape), str(array.dtype)] != [facts["shape"], facts["dtype"]]:
-                raise DataError(f"{path}: {array.dtype} {array.shape} is not what {ABOUT} says; prepare it again")
+                raise DataError(
+                    f"{path}: {array.dtype} {array.shape} is not what {ABOUT} says; prepare {self.directory.name} again"
+                )
             self._open[name] = array
         return self._open[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the arrays."""
+        """Iterate over the names of the arrays."""
         return iter(self._arrays)
 
     def __len__(self) -> int:
-        """How many arrays."""
+        """Return the number of arrays."""
         return len(self._arrays)
 
     def check(self) -> None:
-        """Compare all content with the checksum."""
-        if digest(self.place, self) != self.about["digest"]:
-            raise DataError(f"{self.place}: its content has changed since it was prepared; prepare it again")
+        """Raise DataError if the content of any array has changed since it was prepared."""
+        if digest(self.directory, self) != self.about["digest"]:
+            raise DataError(
+                f"{self.directory}: its content has changed since it was prepared; prepare {self.directory.name} again"
+            )
 
     @property
     def _arrays(self) -> dict[str, dict[str, Any]]:
         arrays: dict[str, dict[str, Any]] = self.about["arrays"]
         return arrays
-
-
-def load(name: str) -> Prepared:
-    """A data set that was prepared here."""
-    place = root() / name
-    if (place / ABOUT).exists():
-        return Prepared(place)
-    from delayssm_lab.data.published.catalogue import find  # it knows all data sets, and they know this module
-
-    dataset = find(name)
-    published = f"Prepare it: delayssm data prepare {name} --download, or --root DIR if its published files are in DIR"
-    made = f"{'Or make' if dataset.downloads else 'Make'} it: delayssm data generate {name}"
-    ways = [published] * bool(dataset.downloads) + [made] * dataset.generated
-    raise DataError(f"{name} is not prepared in {root().resolve()}. {'. '.join(ways)}")

@@ -1,1 +1,1 @@
-"""Published data sets: where they come from, and how their files are read and verified."""
+"""Published data sets: where they can be downloaded, and how their files are verified and read."""

@@ -1,7 +1,7 @@
-"""BIDMC: eight minutes of 53 patients, signals at 125 Hz and what the monitor showed each second.
+"""BIDMC: eight minutes from each of 53 patients, with signals at 125 Hz and the monitor's readings once per second.
 
-Windows of 32 seconds begin every 3 seconds, 150 in each record. The target is the mean of the 32 numbers the monitor
-showed meanwhile; seconds without a number do not count.
+Windows of 32 seconds begin every 3 seconds, 150 in each record. The target of a window is the mean of the monitor's 32
+readings in it; missing readings are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published import wfdb
-from delayssm_lab.data.published.dataset import DataSet, Download, Reading, text, verify
+from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8, verify_checksum
+from delayssm_lab.data.published.file_trees import FileTree
 
 _RATE = 125
 _LENGTH = 60_001
@@ -25,18 +26,19 @@ _WINDOW = 32
 _STRIDE = 3
 _WINDOWS = 150
 _SIGNALS = ("PLETH", "II")
-#: Columns of the monitor. In 79 windows, all of the 13th record, the mean of RR is 0: the sensor was off. They are kept
-#: here; who learns RR leaves them out.
+#: Columns of the monitor by target. In 79 windows, all in the 13th record, the mean of RR is 0, because the sensor was
+#: off. They are stored, and the task that predicts RR leaves them out.
 _TARGETS = {"HR": "HR", "RR": "RESP", "SpO2": "SpO2"}
-_SUMS = "SHA256SUMS.txt"
+_CHECKSUMS = "SHA256SUMS.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bidmc(DataSet):
-    """Arrays: signals float32 (53, 60001, 2), PPG and ECG lead II in physical units; and for each window
-    record int16, start int32, the first of its 4000 samples, and HR, RR, SpO2 float64.
+class PublishedBidmc(DataSet):
+    """Published files of BIDMC.
 
-    about["records"] are the names of the records.
+    Arrays: signals float32 (53, 60001, 2), PPG and ECG lead II in physical units. For each window: record int16,
+    start int32 (index of the first of its 4000 samples), and HR, RR, SpO2 float64. about["records"] lists the names of
+    the records.
     """
 
     name: str = "bidmc"
@@ -48,85 +50,89 @@ class Bidmc(DataSet):
         Download(
             "bidmc-ppg-and-respiration-dataset-1.0.0.zip",
             "https://physionet.org/static/published-projects/bidmc/bidmc-ppg-and-respiration-dataset-1.0.0.zip",
-            checksum=None,  # the files inside have theirs
+            checksum=None,  # the archive contains the checksums of its files
         ),
     )
     counts: Mapping[str, int] = field(default_factory=lambda: {"all": 53 * _WINDOWS})
-    landmark: str = r"bidmc\d\d\.(hea|dat)"
+    file_pattern: str = r"bidmc\d\d\.(hea|dat)"
 
-    def _read(self, reading: Reading) -> dict[str, int]:
+    def _read(self, context: ReadContext) -> dict[str, int]:
+        tree, out = context.tree, context.out
         numbers = range(1, self.counts["all"] // _WINDOWS + 1)
-        wanted = {number: _files(number) for number in numbers}
-        absent = [name for names in wanted.values() for name in names if name not in reading.tree.names]
-        reading.lacks(absent)
-        content = _verified(reading)
-        here = [number for number in numbers if not set(wanted[number]) & set(absent)]
-        signals = reading.out.array("signals", (len(here), _LENGTH, len(_SIGNALS)), np.float32)
+        files = {number: _files(number) for number in numbers}
+        missing = [name for names in files.values() for name in names if name not in tree.names]
+        context.report_missing(missing)
+        contents = _read_verified(context)
+        complete = [number for number in numbers if not set(files[number]) & set(missing)]
+        signals = out.array("signals", (len(complete), _LENGTH, len(_SIGNALS)), np.float32)
         targets: dict[str, list[NDArray[np.float64]]] = {name: [] for name in _TARGETS}
-        for row, number in enumerate(here):
-            header, data, numerics = wanted[number]
-            signals[row] = _signals(reading, header, data, content)
-            for name, means in _means(reading.tree.where(numerics), content[numerics]).items():
+        for row, number in enumerate(complete):
+            header, samples, numerics = files[number]
+            signals[row] = _read_signals(tree, header, samples, contents)
+            for name, means in _window_means(tree.path_of(numerics), contents[numerics]).items():
                 targets[name].append(means)
         for name, records in targets.items():
-            reading.out.put(name, np.concatenate([np.empty(0), *records]))
-        reading.out.put("record", np.repeat(np.arange(len(here), dtype=np.int16), _WINDOWS))
-        reading.out.put("start", np.tile(np.arange(_WINDOWS, dtype=np.int32) * _STRIDE * _RATE, len(here)))
-        reading.out.about(records=[f"bidmc{number:02d}" for number in here])
-        return {"all": len(here) * _WINDOWS}
+            out.put(name, np.concatenate([np.empty(0), *records]))
+        out.put("record", np.repeat(np.arange(len(complete), dtype=np.int16), _WINDOWS))
+        out.put("start", np.tile(np.arange(_WINDOWS, dtype=np.int32) * _STRIDE * _RATE, len(complete)))
+        out.about(records=[f"bidmc{number:02d}" for number in complete])
+        return {"all": len(complete) * _WINDOWS}
 
 
 def _files(number: int) -> tuple[str, str, str]:
     return f"bidmc{number:02d}.hea", f"bidmc{number:02d}.dat", f"bidmc_csv/bidmc_{number:02d}_Numerics.csv"
 
 
-def _verified(reading: Reading) -> dict[str, bytes]:
-    """The files that are needed; all that are there and listed are compared with their checksums."""
-    tree = reading.tree
-    if _SUMS not in tree.names:
-        raise DataError(f"{tree.where(_SUMS)}: the list of checksums is missing; get it again")
-    lines = [line.split(maxsplit=1) for line in text(tree.where(_SUMS), tree.read(_SUMS)).splitlines()]
+def _read_verified(context: ReadContext) -> dict[str, bytes]:
+    """Verify the checksums of all listed files that are present, and return the contents of those that are needed."""
+    tree, path = context.tree, context.tree.path_of(_CHECKSUMS)
+    if _CHECKSUMS not in tree.names:
+        raise DataError(f"{path}: the list of checksums is missing; download it again")
+    lines = [line.split(maxsplit=1) for line in decode_utf8(path, tree.read(_CHECKSUMS)).splitlines()]
     if not all(len(line) == 2 for line in lines):
-        raise DataError(f"{tree.where(_SUMS)}: not a checksum and a name in every line; get it again")
-    sums = {name: checksum for checksum, name in lines if name in tree.names}
+        raise DataError(f"{path}: not a checksum and a name in every line; download it again")
+    checksums = {name: checksum for checksum, name in lines if name in tree.names}
     needed = re.compile(r"bidmc\d\d\.(hea|dat)|bidmc_csv/bidmc_\d\d_Numerics\.csv")
-    if unlisted := [name for name in tree.names if needed.fullmatch(name) and name not in sums]:
-        raise DataError(f"{tree.where(_SUMS)}: no checksum of {unlisted[0]}; get it again")
-    reading.total = len(sums)
-    content = {}
-    for name, found in tree.each(sums):
-        verify(tree.where(name), found, f"sha256:{sums[name]}")
+    if unlisted := [name for name in tree.names if needed.fullmatch(name) and name not in checksums]:
+        raise DataError(f"{path}: no checksum of {unlisted[0]}; download it again")
+    context.total = len(checksums)
+    contents = {}
+    for name, content in tree.read_each(checksums):
+        verify_checksum(tree.path_of(name), content, f"sha256:{checksums[name]}")
         if needed.fullmatch(name):
-            content[name] = found
-        reading.step()
-    return content
+            contents[name] = content
+        context.advance()
+    return contents
 
 
-def _signals(reading: Reading, header: str, data: str, content: Mapping[str, bytes]) -> NDArray[np.float64]:
-    where = reading.tree.where(header)
-    record = wfdb.header(where, text(where, content[header]))
+def _read_signals(tree: FileTree, header: str, samples: str, contents: Mapping[str, bytes]) -> NDArray[np.float64]:
+    path = tree.path_of(header)
+    record = wfdb.parse_header(path, decode_utf8(path, contents[header]))
     if (record.rate, record.length) != (_RATE, _LENGTH):
-        raise DataError(f"{where}: {record.length:,} samples at {record.rate} Hz instead of {_LENGTH:,} at {_RATE}")
-    physical = wfdb.signals(reading.tree.where(data), record, content[data])
-    if absent := [name for name in _SIGNALS if name not in physical]:
-        raise DataError(f"{where}: no signal {absent[0]}")
-    return np.stack([physical[name] for name in _SIGNALS], axis=-1)
+        raise DataError(
+            f"{path}: {record.length:,} samples at {record.rate} Hz instead of {_LENGTH:,} at {_RATE}; "
+            "download it again"
+        )
+    signals = wfdb.decode_signals(tree.path_of(samples), record, contents[samples])
+    if missing := [name for name in _SIGNALS if name not in signals]:
+        raise DataError(f"{path}: no signal {missing[0]}; download it again")
+    return np.stack([signals[name] for name in _SIGNALS], axis=-1)
 
 
-def _means(where: str, content: bytes) -> dict[str, NDArray[np.float64]]:
-    """The targets of all windows of a record."""
-    head, *rows = csv.reader(text(where, content).splitlines())
-    columns = [name.strip() for name in head]
+def _window_means(path: str, content: bytes) -> dict[str, NDArray[np.float64]]:
+    """Return the targets of all windows of a record."""
+    header, *rows = csv.reader(decode_utf8(path, content).splitlines())
+    columns = [name.strip() for name in header]
     if not set(_TARGETS.values()) <= set(columns) or {len(row) for row in rows} != {len(columns)}:
-        raise DataError(f"{where}: not the columns Time [s], HR, PULSE, RESP, SpO2; get it again")
+        raise DataError(f"{path}: its columns are not Time [s], HR, PULSE, RESP, SpO2; download it again")
     if len(rows) != _SECONDS:
-        raise DataError(f"{where}: {len(rows)} seconds instead of {_SECONDS}; get it again")
+        raise DataError(f"{path}: {len(rows)} seconds instead of {_SECONDS}; download it again")
     try:
         values = np.array([[float(value) for value in row] for row in rows])
     except ValueError as error:
-        raise DataError(f"{where}: {error}; get it again") from error
-    # The clock of some records begins at -1; the first row belongs to the first second all the same.
+        raise DataError(f"{path}: {error}; download it again") from error
+    # The clock of some records begins at -1. The first row belongs to the first second nevertheless.
     windows = np.lib.stride_tricks.sliding_window_view(values, _WINDOW, axis=0)[: _WINDOWS * _STRIDE : _STRIDE]
     if np.isnan(windows).all(axis=-1)[:, [columns.index(column) for column in _TARGETS.values()]].any():
-        raise DataError(f"{where}: there are {_WINDOW} seconds without any number; get it again")
+        raise DataError(f"{path}: {_WINDOW} seconds in a row have no reading; download it again")
     return {name: np.nanmean(windows[:, columns.index(column)], axis=-1) for name, column in _TARGETS.items()}

@@ -1,4 +1,4 @@
-"""Texts as one token per character."""
+"""Tokenisation of texts: one token per character."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.errors import DataError
 
-#: Before the characters themselves. Stored texts hold no padding and no end.
-SPECIAL = ("<pad>", "<unk>", "<eos>")
+#: Tokens before those of the characters. Stored texts contain neither padding nor end tokens.
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<eos>")
 _UNKNOWN = 1
-_LEAST = 15
+_MIN_COUNT = 15
 _CODE_POINTS = 0x110000
 
 
-class Counter:
-    """Counts characters: of each text, only the first `head`.
+class CharacterCounter:
+    """Counter of the characters in texts.
 
-    The reference pipeline cuts texts to the length of its models before it counts, so rare characters depend on that.
+    Only the first `head` characters of each text count. The reference pipeline truncates texts to the input length of
+    its models before it counts, and the set of rare characters depends on that.
     """
 
     def __init__(self, head: int) -> None:
@@ -27,28 +28,28 @@ class Counter:
         self._counts = np.zeros(_CODE_POINTS, np.int64)
 
     def add(self, text: str) -> None:
-        """Count one text."""
+        """Count the characters of one text."""
         code_points, counts = np.unique(_code_points(text[: self._head]), return_counts=True)
         self._counts[code_points] += counts
 
-    def frequent(self) -> list[str]:
-        """All tokens in order: the special ones, then by code point the characters that were seen 15 times or more."""
-        found = [*SPECIAL, *(chr(point) for point in np.flatnonzero(self._counts >= _LEAST))]
-        if len(found) > 256:
-            raise DataError(f"{len(found)} different characters do not fit into bytes: this is not the published text")
-        return found
+    def vocabulary(self) -> list[str]:
+        """Return the special tokens, then the characters that occur at least 15 times, in order of code points."""
+        tokens = [*SPECIAL_TOKENS, *(chr(point) for point in np.flatnonzero(self._counts >= _MIN_COUNT))]
+        if len(tokens) > 256:
+            raise DataError(f"{len(tokens)} tokens do not fit into bytes: this is not the published text")
+        return tokens
 
 
-class Encoder:
-    """Text to tokens."""
+class CharacterEncoder:
+    """Mapping from texts to tokens."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._token = np.full(_CODE_POINTS, _UNKNOWN, np.uint8)
-        for token, character in enumerate(tokens[len(SPECIAL) :], len(SPECIAL)):
+        for token, character in enumerate(tokens[len(SPECIAL_TOKENS) :], len(SPECIAL_TOKENS)):
             self._token[ord(character)] = token
 
     def __call__(self, text: str) -> NDArray[np.uint8]:
-        """One token per character."""
+        """Return one token per character."""
         return self._token[_code_points(text)]
 
 

@@ -1,4 +1,4 @@
-"""What a published data set is: where its files come from, and how they become arrays."""
+"""Base class of published data sets: where their files come from, and how the files become arrays."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.writer import Output
-from delayssm_lab.data.published.trees import Tree, search
+from delayssm_lab.data.published.file_trees import FileTree, find_tree
 
-#: Is told how much is done, and of how much.
-Progress = Callable[[int, int], None]
+#: Callback that receives the amount of work done and the total.
+OnProgress = Callable[[int, int], None]
 
 
-def silent(done: int, total: int) -> None:
-    """Say nothing."""
+def ignore_progress(done: int, total: int) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A published file. The checksum is like "md5:0123..."; None where none is known."""
+    """A published file. The checksum has the form "md5:0123..."; None if none is published."""
 
     file: str
     url: str
@@ -31,47 +31,57 @@ class Download:
 
 
 @dataclass
-class Reading:
-    """Reading one data set: from where, to where, and what was found missing."""
+class ReadContext:
+    """Source, destination and progress of reading one data set.
 
-    tree: Tree
+    Args:
+        tree: Published files.
+        out: Destination of the arrays.
+        partial: Whether an incomplete data set is accepted.
+        on_progress: Callback for progress.
+        missing: What was found to be missing.
+        total: Number of steps.
+        done: Number of steps done.
+    """
+
+    tree: FileTree
     out: Output
     partial: bool
-    progress: Progress
+    on_progress: OnProgress
     missing: list[str] = field(default_factory=list)
     total: int = 0
     done: int = 0
 
-    def step(self) -> None:
-        """Another of `total` is done."""
+    def advance(self) -> None:
+        """Report that one more step is done."""
         self.done += 1
-        self.progress(self.done, self.total)
+        self.on_progress(self.done, self.total)
 
-    def lacks(self, missing: Iterable[str]) -> None:
-        """Note what is missing. That is an error, unless a part is enough."""
+    def report_missing(self, missing: Iterable[str]) -> None:
+        """Record what is missing. Raise DataError if there is any, unless `partial`."""
         self.missing += missing
         if self.missing and not self.partial:
             raise DataError(
-                f"{self.tree.place}: incomplete, without {'; '.join(self.missing)}. "
-                f"Get the rest, or take what is there: --partial"
+                f"{self.tree.path}: incomplete, without {'; '.join(self.missing)}. "
+                f"Download the rest, or accept an incomplete data set with --partial"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet(ABC):
-    """One data set.
+    """A data set: its origin, and how its published files are read.
 
     Args:
-        name: in commands and paths.
-        title: for people.
-        licence: under which it is published.
-        page: where it is published.
-        size: of the published files in bytes, as far as known.
-        downloads: the published files.
-        counts: how many samples are published, by split.
-        landmark: how the names of its files end, as a regular expression.
-        release: the folder of its files, where one release holds several data sets; otherwise that is its name.
-        generated: whether this library can also make such data.
+        name: Name in commands and paths.
+        title: Human-readable name.
+        licence: Licence of the published files.
+        page: Web page of the data set.
+        size: Size of the published files in bytes; approximate if no exact size is known.
+        downloads: Published files.
+        counts: Number of published samples by split.
+        file_pattern: Regular expression that its file names match.
+        release: Folder of its files if one release holds several data sets; by default the name.
+        can_generate: Whether the data set can also be generated.
     """
 
     name: str
@@ -81,71 +91,79 @@ class DataSet(ABC):
     size: int
     downloads: tuple[Download, ...]
     counts: Mapping[str, int]
-    landmark: str
+    file_pattern: str
     release: str = ""
-    generated: bool = False
+    can_generate: bool = False
 
     @property
     def folder(self) -> str:
-        """Where downloads go."""
+        """Name of the folder for downloads."""
         return self.release or self.name
 
-    def search(self, place: Path) -> Tree | None:
-        """Its files below `place`: in a folder called like it or in `place` itself, unpacked or in an archive."""
-        return search(place, (self.name, self.name.replace("-", "_"), self.folder), self.landmark)
+    def find_files(self, root: Path) -> FileTree | None:
+        """Return the published files, or None if there are none below `root`.
 
-    def find(self, place: Path) -> Tree:
-        """Its files below `place`, which must be there."""
-        found = self.search(place)
-        if found is None:
-            wanted = ", ".join(download.file for download in self.downloads)
+        They may be in a folder named after the data set or in `root` itself, unpacked or in an archive.
+        """
+        return find_tree(root, (self.name, self.name.replace("-", "_"), self.folder), self.file_pattern)
+
+    def require_files(self, root: Path) -> FileTree:
+        """Return the published files below `root`. Raise DataError if there are none."""
+        tree = self.find_files(root)
+        if tree is None:
+            files = ", ".join(download.file for download in self.downloads)
             raise DataError(
-                f"no files of {self.name} below {place.resolve()}. Let them be fetched: --download. "
-                f"Or put {wanted} from {self.page} into {(place / self.folder).resolve()}"
+                f"no files of {self.name} below {root.resolve()}. Download them with --download, "
+                f"or put {files} from {self.page} into {(root / self.folder).resolve()}"
             )
-        return found
+        return tree
 
-    def absent(self, place: Path) -> list[Download]:
-        """Downloads that are needed: all if nothing is there, or those files that are not."""
-        found = self.search(place)
-        if found is None:
+    def missing_downloads(self, root: Path) -> list[Download]:
+        """Return the downloads that are not below `root`."""
+        tree = self.find_files(root)
+        if tree is None:
             return [*self.downloads]
         files = {download.file.removesuffix(".gz"): download for download in self.downloads}
-        return [files[name] for name in files if re.fullmatch(self.landmark, name) and name not in found.names]
+        return [files[name] for name in files if re.fullmatch(self.file_pattern, name) and name not in tree.names]
 
-    def read(self, place: Path, out: Output, partial: bool = False, progress: Progress = silent) -> list[str]:
-        """Verify the published files below `place` and turn them into arrays.
+    def read(
+        self, root: Path, out: Output, partial: bool = False, on_progress: OnProgress = ignore_progress
+    ) -> list[str]:
+        """Verify the published files below `root`, convert them to arrays, and return what is missing.
 
-        What is damaged is an error. So is what is incomplete, unless `partial`. Gives what is missing.
+        Damaged files raise DataError. So do missing files or samples, unless `partial`.
         """
-        reading = Reading(self.find(place), out, partial, progress)
-        found = self._read(reading)
+        context = ReadContext(self.require_files(root), out, partial, on_progress)
+        counts = self._read(context)
         for split, published in self.counts.items():
-            if found.get(split, 0) > published:
+            if counts.get(split, 0) > published:
                 raise DataError(
-                    f"{reading.tree.place}: {found[split]:,} samples for {split}, more than the {published:,} published"
+                    f"{context.tree.path}: {counts[split]:,} samples for {split}, more than the {published:,} "
+                    "published; remove files that do not belong to it"
                 )
-        fewer = {split: n for split, n in self.counts.items() if found.get(split, 0) < n}
-        reading.lacks(f"{n - found.get(split, 0):,} of {n:,} samples for {split}" for split, n in fewer.items())
-        out.about(title=self.title, origin="published", missing=reading.missing, counts=found)
-        return reading.missing
+        fewer = {split: n for split, n in self.counts.items() if counts.get(split, 0) < n}
+        context.report_missing(
+            f"{n - counts.get(split, 0):,} of {n:,} samples for {split}" for split, n in fewer.items()
+        )
+        out.about(title=self.title, origin="published", missing=context.missing, counts=counts)
+        return context.missing
 
     @abstractmethod
-    def _read(self, reading: Reading) -> dict[str, int]:
-        """Write all arrays; gives how many samples there are, by split."""
+    def _read(self, context: ReadContext) -> dict[str, int]:
+        """Write all arrays and return the number of samples by split."""
 
 
-def verify(where: str, content: bytes, checksum: str) -> None:
-    """Compare with a checksum like "md5:0123..."."""
-    kind, _, expected = checksum.partition(":")
-    found = hashlib.new(kind, content).hexdigest()
-    if found != expected:
-        raise DataError(f"{where}: damaged, its {kind} is {found} instead of {expected}; get it again")
+def verify_checksum(path: str, content: bytes, checksum: str) -> None:
+    """Raise DataError if the content does not match a checksum of the form "md5:0123..."."""
+    algorithm, _, expected = checksum.partition(":")
+    actual = hashlib.new(algorithm, content).hexdigest()
+    if actual != expected:
+        raise DataError(f"{path}: damaged, its {algorithm} is {actual} instead of {expected}; download it again")
 
 
-def text(where: str, content: bytes) -> str:
-    """Of a file that must be UTF-8."""
+def decode_utf8(path: str, content: bytes) -> str:
+    """Return the text of a file. Raise DataError if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start}); get it again") from error
+        raise DataError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); download it again") from error

@@ -1,4 +1,4 @@
-"""Fetching published files: verified, whole at every moment, and going on where an earlier attempt stopped."""
+"""Download of published files: verified, complete or absent, and resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -11,64 +11,64 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.published.dataset import DataSet, Download, Progress, silent
+from delayssm_lab.data.published.dataset import DataSet, Download, OnProgress, ignore_progress
 
 _CHUNK = 1 << 20
-_PATIENCE = 30.0  # seconds without any answer
+_TIMEOUT = 30.0  # seconds without an answer
 
 
-def fetch(dataset: DataSet, place: Path, progress: Progress = silent) -> list[Path]:
-    """Fetch what is not yet below `place`; gives what was fetched."""
-    return [_fetch(download, place / dataset.folder, progress) for download in dataset.absent(place)]
+def fetch(dataset: DataSet, root: Path, on_progress: OnProgress = ignore_progress) -> list[Path]:
+    """Download the files of a data set that are not below `root`, and return their paths."""
+    return [_fetch(download, root / dataset.folder, on_progress) for download in dataset.missing_downloads(root)]
 
 
-def _fetch(download: Download, folder: Path, progress: Progress) -> Path:
+def _fetch(download: Download, folder: Path, on_progress: OnProgress) -> Path:
     import pooch  # type: ignore[import-untyped]
 
     pooch.get_logger().setLevel(logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
-    resume = _Resume(folder / f".{download.file}.part", progress)
+    downloader = _ResumingDownloader(folder / f".{download.file}.part", on_progress)
     by_hand = f"or put {download.file} into {folder.resolve()} by hand"
     try:
-        return Path(pooch.retrieve(download.url, download.checksum, download.file, folder, downloader=resume))
+        return Path(pooch.retrieve(download.url, download.checksum, download.file, folder, downloader=downloader))
     except (OSError, HTTPException) as error:
         raise DataError(
-            f"could not fetch {download.url} ({error}). Try again, which goes on where it stopped, {by_hand}"
+            f"could not download {download.url} ({error}). Try again to resume the download, {by_hand}"
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{download.url}: what came is not what was published ({error}). Try again, {by_hand}"
+            f"{download.url}: the downloaded file is not the published one ({error}). Try again, {by_hand}"
         ) from error
 
 
-class _Resume:
-    """Downloads into a file that stays when the connection breaks."""
+class _ResumingDownloader:
+    """Downloader for pooch whose partial file is kept when the connection breaks."""
 
-    def __init__(self, part: Path, progress: Progress) -> None:
+    def __init__(self, part: Path, on_progress: OnProgress) -> None:
         self._part = part
-        self._progress = progress
+        self._on_progress = on_progress
 
     def __call__(self, url: str, output: str, pooch: object) -> None:
-        """Fetch `url` into the file `output`; this is what pooch asks for."""
+        """Download `url` into the file `output`. The signature is that of pooch."""
         try:
-            self._continue(url)
+            self._resume(url)
         except HTTPError as error:
             if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 raise
-            self._part.unlink()  # longer than what is published
-            self._continue(url)
+            self._part.unlink()  # the partial file is longer than the published one
+            self._resume(url)
         shutil.move(self._part, output)
 
-    def _continue(self, url: str) -> None:
+    def _resume(self, url: str) -> None:
         done = self._part.stat().st_size if self._part.exists() else 0
         request = Request(url, headers={"Range": f"bytes={done}-"} if done else {})
-        with urlopen(request, timeout=_PATIENCE) as response:
-            if response.status != HTTPStatus.PARTIAL_CONTENT:  # the server begins anew, and so must the file
+        with urlopen(request, timeout=_TIMEOUT) as response:
+            if response.status != HTTPStatus.PARTIAL_CONTENT:  # the server sends the file from its beginning
                 done = 0
             total = done + int(response.headers.get("Content-Length", 0))
             with self._part.open("ab" if done else "wb") as file:
                 while chunk := response.read(_CHUNK):
                     done += file.write(chunk)
-                    self._progress(done, total)
+                    self._on_progress(done, total)
         if done < total:
             raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")

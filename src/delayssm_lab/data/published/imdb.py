@@ -1,4 +1,4 @@
-"""The Large Movie Review Dataset: one text file per review, aclImdb/{train,test}/{neg,pos}/ID_RATING.txt."""
+"""IMDB movie reviews (Large Movie Review Dataset): text files aclImdb/{train,test}/{neg,pos}/ID_RATING.txt."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.published.characters import Counter, Encoder
-from delayssm_lab.data.published.dataset import DataSet, Download, Reading, text
+from delayssm_lab.data.published.characters import CharacterCounter, CharacterEncoder
+from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
 
 _REVIEW = re.compile(r"(train|test)/(neg|pos)/(\d+)_(\d+)\.txt")
-#: What models see of a review, without the token for its end.
+#: Characters of a review that models see, without the end token.
 _HEAD = 4095
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imdb(DataSet):
-    """Arrays: {train,test}_tokens, ragged, and _y uint8 (1: pos), first neg and then pos, each by number.
+class PublishedImdb(DataSet):
+    """Published files of the IMDB reviews.
 
-    about["characters"] are the tokens in order. Texts are taken as they are, with capitals and line breaks in HTML.
+    Arrays: {train,test}_tokens, ragged, and _y uint8 (0 for neg, 1 for pos), ordered by label, then by review ID.
+    about["characters"] lists the tokens in order. Texts are not normalised: they keep capitals and HTML line breaks.
     """
 
     name: str = "imdb"
@@ -37,31 +38,32 @@ class Imdb(DataSet):
         ),
     )
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 25_000, "test": 25_000})
-    landmark: str = _REVIEW.pattern
+    file_pattern: str = _REVIEW.pattern
 
-    def _read(self, reading: Reading) -> dict[str, int]:
-        keys = {name: match.groups() for name in reading.tree.names if (match := _REVIEW.fullmatch(name))}
-        for name, (_, side, _, rating) in keys.items():
-            if not (1 <= int(rating) <= 4 if side == "neg" else 7 <= int(rating) <= 10):
-                raise DataError(f"{reading.tree.where(name)}: a rating of {rating} is not {side}")
-        reading.total = len(keys)
+    def _read(self, context: ReadContext) -> dict[str, int]:
+        tree = context.tree
+        keys = {name: match.groups() for name in tree.names if (match := _REVIEW.fullmatch(name))}
+        for name, (_, sentiment, _, rating) in keys.items():
+            if not (1 <= int(rating) <= 4 if sentiment == "neg" else 7 <= int(rating) <= 10):
+                raise DataError(f"{tree.path_of(name)}: a rating of {rating} is not {sentiment}; download it again")
+        context.total = len(keys)
         reviews = {}
-        for name, content in reading.tree.each(keys):
-            reviews[name] = text(reading.tree.where(name), content)
-            reading.step()
+        for name, content in tree.read_each(keys):
+            reviews[name] = decode_utf8(tree.path_of(name), content)
+            context.advance()
         ordered = sorted(reviews, key=lambda name: (keys[name][1], int(keys[name][2])))
-        counter = Counter(_HEAD)
+        counter = CharacterCounter(_HEAD)
         for name in ordered:
             if keys[name][0] == "train":
                 counter.add(reviews[name])
-        characters = counter.frequent()
-        reading.out.about(characters=characters)
-        encode, found = Encoder(characters), {}
+        characters = counter.vocabulary()
+        context.out.about(characters=characters)
+        encode, counts = CharacterEncoder(characters), {}
         for split in self.counts:
             names = [name for name in ordered if keys[name][0] == split]
-            tokens = reading.out.ragged(f"{split}_tokens")
+            tokens = context.out.ragged(f"{split}_tokens")
             for name in names:
                 tokens.append(encode(reviews[name]))
-            reading.out.put(f"{split}_y", np.array([keys[name][1] == "pos" for name in names], np.uint8))
-            found[split] = len(names)
-        return found
+            context.out.put(f"{split}_y", np.array([keys[name][1] == "pos" for name in names], np.uint8))
+            counts[split] = len(names)
+        return counts

@@ -1,7 +1,7 @@
-"""Pathfinder of the Long Range Arena: are the two dots ends of one curve?
+"""Pathfinder of the Long Range Arena: images, labelled by whether two discs are the ends of one contour.
 
-For each size and length of curves, the release has images imgs/K/sample_I.png and lists metadata/K.npy. In spite of
-their name, these are text, with a line for each image: folder, file, number, label, and how it was drawn.
+For each image size and contour length, the release has images imgs/K/sample_I.png and lists metadata/K.npy. Despite
+their suffix, the lists are text. Each line describes one image: folder, file, number, label and drawing parameters.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published import lra
-from delayssm_lab.data.published.dataset import DataSet, Download, Reading, text
-from delayssm_lab.data.published.trees import Tree
+from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
+from delayssm_lab.data.published.file_trees import FileTree
 
 _FOLDERS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
 _LIST = re.compile(r"metadata/(\d+)\.npy")
 _IMAGE = re.compile(r"imgs/\d+/sample_\d+\.png")
-#: An empty file in the release, which its readers leave out.
+#: Image that is an empty file in the release, by level. Other readers skip it, too.
 _EMPTY = {"pathfinder32/curv_baseline": "imgs/0/sample_172.png"}
 _PUBLISHED = 200_000
-_END = b"IEND\xae\x42\x60\x82"  # of every PNG
+_PNG_END = b"IEND\xae\x42\x60\x82"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pathfinder(DataSet):
-    """Arrays: x uint8 (n, side^2), row by row, and y uint8 (n,), in the order of the lists.
+class PublishedPathfinder(DataSet):
+    """Published files of one level of Pathfinder.
+
+    Arrays: x uint8 (n, side^2), row by row, and y uint8 (n,), in the order of the lists.
 
     Args:
-        side: of each image, in pixels.
-        level: the folder of the release.
-        empty: an image without content, to be left out.
+        side: Height and width of each image in pixels.
+        level: Folder of the level in the release.
+        empty: Name of an image that is an empty file, to be skipped.
     """
 
     licence: str = lra.LICENCE
@@ -44,93 +46,96 @@ class Pathfinder(DataSet):
     size: int = lra.SIZE
     downloads: tuple[Download, ...] = lra.DOWNLOADS
     release: str = lra.FOLDER
-    generated: bool = True
+    can_generate: bool = True
     side: int
     level: str
     empty: str | None = None
 
-    def _read(self, reading: Reading) -> dict[str, int]:
-        reading.tree = reading.tree.below(f"{self.level}/")
-        labels = {name: label for name, label in _labels(reading).items() if name != self.empty}
-        images = [name for name in labels if name in reading.tree.names]
-        unlisted = {name for name in reading.tree.names if _IMAGE.fullmatch(name)} - labels.keys() - {self.empty}
-        reading.lacks(_examples("images", [name for name in labels if name not in reading.tree.names]))
-        reading.lacks(_examples("labels of images", sorted(unlisted)))
-        row = {name: number for number, name in enumerate(images)}
-        x = reading.out.array("x", (len(images), self.side**2), np.uint8)
-        reading.total = len(images)
-        for name, content in reading.tree.each(images):
-            x[row[name]] = _pixels(reading.tree.where(name), content, self.side)
-            reading.step()
-        reading.out.put("y", np.array([labels[name] for name in images], np.uint8))
+    def _read(self, context: ReadContext) -> dict[str, int]:
+        tree = context.tree = context.tree.subtree(f"{self.level}/")
+        labels = {name: label for name, label in _read_labels(tree).items() if name != self.empty}
+        images = [name for name in labels if name in tree.names]
+        unlisted = {name for name in tree.names if _IMAGE.fullmatch(name)} - labels.keys() - {self.empty}
+        context.report_missing(_summarise("images", [name for name in labels if name not in tree.names]))
+        context.report_missing(_summarise("labels of images", sorted(unlisted)))
+        rows = {name: row for row, name in enumerate(images)}
+        x = context.out.array("x", (len(images), self.side**2), np.uint8)
+        context.total = len(images)
+        for name, content in tree.read_each(images):
+            x[rows[name]] = _read_pixels(tree.path_of(name), content, self.side)
+            context.advance()
+        context.out.put("y", np.array([labels[name] for name in images], np.uint8))
         return {"all": len(images)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unpublished(DataSet):
-    """A level that is only generated."""
+class UnpublishedPathfinder(DataSet):
+    """A small level of Pathfinder that is not published and can only be generated."""
 
     name: str = "pathfinder20-3"
-    title: str = "Pathfinder, 20 x 20 pixels, curves of 3"
+    title: str = "Pathfinder, 20 x 20 pixels, contours of 3 paddles"
     licence: str = "-"
-    page: str = "nowhere; it is generated"
+    page: str = "not published; generate it"
     size: int = 0
     downloads: tuple[Download, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    landmark: str = "pathfinder20-3"
-    generated: bool = True
+    file_pattern: str = "pathfinder20-3"
+    can_generate: bool = True
 
-    def find(self, place: Path) -> Tree:
-        raise DataError(f"{self.name} is not published; make it: delayssm data generate {self.name}")
+    def require_files(self, root: Path) -> FileTree:
+        """Raise DataError, because there are no published files."""
+        raise DataError(f"{self.name} is not published; run: delayssm data generate {self.name}")
 
-    def _read(self, reading: Reading) -> dict[str, int]:
+    def _read(self, context: ReadContext) -> dict[str, int]:
         return {}
 
 
-def pathfinder(side: int, contour_length: int) -> Pathfinder:
-    """One level of the release: curves of so many pieces, in images of so many pixels."""
+def published_pathfinder(side: int, contour_length: int) -> PublishedPathfinder:
+    """Return one level of the release: images of side x side pixels with contours of `contour_length` paddles."""
     level = f"pathfinder{side}/{_FOLDERS[contour_length]}"
     empty = _EMPTY.get(level)
-    return Pathfinder(
+    return PublishedPathfinder(
         name=f"pathfinder{side}-{contour_length}",
-        title=f"Pathfinder, {side} x {side} pixels, curves of {contour_length}",
+        title=f"Pathfinder, {side} x {side} pixels, contours of {contour_length} paddles",
         counts={"all": _PUBLISHED - (empty is not None)},
-        landmark=rf"{level}/(imgs/\d+/sample_\d+\.png|metadata/\d+\.npy)",
+        file_pattern=rf"{level}/(imgs/\d+/sample_\d+\.png|metadata/\d+\.npy)",
         side=side,
         level=level,
         empty=empty,
     )
 
 
-def _labels(reading: Reading) -> dict[str, int]:
-    """Of all listed images, by name."""
-    found = {}
-    lists = {int(match[1]): name for name in reading.tree.names if (match := _LIST.fullmatch(name))}
-    contents = dict(reading.tree.each(lists.values()))
+def _read_labels(tree: FileTree) -> dict[str, int]:
+    """Return the labels of all listed images by name."""
+    labels = {}
+    lists = {int(match[1]): name for name in tree.names if (match := _LIST.fullmatch(name))}
+    contents = dict(tree.read_each(lists.values()))
     for _, name in sorted(lists.items()):
-        where = reading.tree.where(name)
-        for number, line in enumerate(text(where, contents[name]).splitlines(), 1):
+        path = tree.path_of(name)
+        for number, line in enumerate(decode_utf8(path, contents[name]).splitlines(), 1):
             fields = line.split()
             if len(fields) < 4 or fields[3] not in ("0", "1") or not _IMAGE.fullmatch(f"{fields[0]}/{fields[1]}"):
-                raise DataError(f"{where}, line {number}: no folder, file, number and label; get it again")
-            found[f"{fields[0]}/{fields[1]}"] = int(fields[3])
-    return found
+                raise DataError(f"{path}, line {number}: not a folder, file, number and label; download it again")
+            labels[f"{fields[0]}/{fields[1]}"] = int(fields[3])
+    return labels
 
 
-def _examples(what: str, names: list[str]) -> list[str]:
+def _summarise(what: str, names: list[str]) -> list[str]:
     return [f"{len(names):,} {what}, such as {names[0]}"] if names else []
 
 
-def _pixels(where: str, content: bytes, side: int) -> NDArray[np.uint8]:
+def _read_pixels(path: str, content: bytes, side: int) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             pixels = np.asarray(image.convert("L"))
-        if _END not in content:  # pixels may be whole all the same
-            raise ValueError("cut off")
+        if _PNG_END not in content:  # Pillow may decode a truncated file without an error
+            raise ValueError("truncated")
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{where}: no whole image ({error}); get it again") from error
+        raise DataError(f"{path}: not a complete image ({error}); download it again") from error
     if pixels.shape != (side, side):
-        raise DataError(f"{where}: {pixels.shape[1]} x {pixels.shape[0]} pixels instead of {side} x {side}")
+        raise DataError(
+            f"{path}: {pixels.shape[1]} x {pixels.shape[0]} pixels instead of {side} x {side}; download it again"
+        )
     return pixels.reshape(-1)

@@ -1,4 +1,7 @@
-"""Speech Commands: spoken words of at most a second, WORD/SPEAKER_nohash_N.wav, and two lists that hold clips out."""
+"""Speech Commands: recordings of single words of at most one second, WORD/SPEAKER_nohash_N.wav.
+
+Two lists name the clips for validation and testing; all other clips are for training.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.published.dataset import DataSet, Download, Reading, text
-from delayssm_lab.data.published.trees import Tree
+from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
+from delayssm_lab.data.published.file_trees import FileTree
 
 _RATE = 16_000
 _LENGTH = 16_000
-_CLIP = re.compile(r"([^/_][^/]*)/[^/]+\.wav")  # _background_noise_ is no word
+_CLIP = re.compile(r"([^/_][^/]*)/[^/]+\.wav")  # _background_noise_ is not a word
 _LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 WORDS = (
     "backward", "bed", "bird", "cat", "dog", "down", "eight", "five", "follow", "forward", "four", "go", "happy",
@@ -28,13 +31,15 @@ WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechCommands(DataSet):
-    """Arrays: {train,validation,test}_x int16 (n, 16000), zeros after the end; _length int32; _y uint8: which word.
+class PublishedSpeechCommands(DataSet):
+    """Published files of Speech Commands.
 
-    about["words"] are the words in order; about["mean"] and ["std"] are of all values in train_x.
+    Arrays: {train,validation,test}_x int16 (n, 16000), padded with zeros; _length int32, the number of samples before
+    the padding; _y uint8, the index of the word. about["words"] lists the words in order. about["mean"] and
+    about["std"] are the mean and standard deviation of train_x, padding included.
 
     Args:
-        words: that are published.
+        words: Published words.
     """
 
     name: str = "speech-commands"
@@ -50,89 +55,94 @@ class SpeechCommands(DataSet):
         ),
     )
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 84_843, "validation": 9_981, "test": 11_005})
-    landmark: str = r"[a-z]+/[0-9a-f]+_nohash_\d+\.wav"
+    file_pattern: str = r"[a-z]+/[0-9a-f]+_nohash_\d+\.wav"
     words: tuple[str, ...] = WORDS
 
-    def _read(self, reading: Reading) -> dict[str, int]:
-        clips = {name: match[1] for name in sorted(reading.tree.names) if (match := _CLIP.fullmatch(name))}
-        words = self._words(reading, clips)
-        splits = _splits(reading, clips)
-        sizes = {split: sum(s == split for s in splits.values()) for split in self.counts}
-        x = {s: reading.out.array(f"{s}_x", (n, _LENGTH), np.int16) for s, n in sizes.items()}
-        y = {s: np.empty(n, np.uint8) for s, n in sizes.items()}
-        length = {s: np.empty(n, np.int32) for s, n in sizes.items()}
-        row = _numbered(splits)
+    def _read(self, context: ReadContext) -> dict[str, int]:
+        tree, out = context.tree, context.out
+        clips = {name: match[1] for name in sorted(tree.names) if (match := _CLIP.fullmatch(name))}
+        words = self._present_words(context, clips)
+        splits = _assign_splits(context, clips)
+        counts = {split: sum(s == split for s in splits.values()) for split in self.counts}
+        x = {split: out.array(f"{split}_x", (n, _LENGTH), np.int16) for split, n in counts.items()}
+        y = {split: np.empty(n, np.uint8) for split, n in counts.items()}
+        length = {split: np.empty(n, np.int32) for split, n in counts.items()}
+        rows = _number_rows(splits)
         total, squares = 0, 0
-        reading.total = len(clips)
-        for name, content in reading.tree.each(clips):
-            samples, split, at = _samples(reading.tree.where(name), content), splits[name], row[name]
-            x[split][at, : len(samples)] = samples
-            length[split][at] = len(samples)
-            y[split][at] = words.index(clips[name])
-            if split == "train":  # in whole numbers, which stay exact
-                whole = samples.astype(np.int64)
-                total, squares = total + int(whole.sum()), squares + int(whole @ whole)
-            reading.step()
-        for split in sizes:
-            reading.out.put(f"{split}_length", length[split])
-            reading.out.put(f"{split}_y", y[split])
-        values = max(sizes["train"], 1) * _LENGTH
+        context.total = len(clips)
+        for name, content in tree.read_each(clips):
+            samples, split, row = _read_samples(tree.path_of(name), content), splits[name], rows[name]
+            x[split][row, : len(samples)] = samples
+            length[split][row] = len(samples)
+            y[split][row] = words.index(clips[name])
+            if split == "train":  # sums of integers are exact
+                integers = samples.astype(np.int64)
+                total, squares = total + int(integers.sum()), squares + int(integers @ integers)
+            context.advance()
+        for split in counts:
+            out.put(f"{split}_length", length[split])
+            out.put(f"{split}_y", y[split])
+        values = max(counts["train"], 1) * _LENGTH
         mean = total / values
-        reading.out.about(words=words, mean=mean, std=math.sqrt(squares / values - mean**2))
-        return sizes
+        out.about(words=words, mean=mean, std=math.sqrt(squares / values - mean**2))
+        return counts
 
-    def _words(self, reading: Reading, clips: Mapping[str, str]) -> list[str]:
-        found = sorted(set(clips.values()))
-        if unknown := [word for word in found if word not in self.words]:
-            raise DataError(f"{reading.tree.place}: the folder {unknown[0]} is none of the published words")
-        absent = [word for word in self.words if word not in found]
-        reading.lacks([f"{len(absent)} of {len(self.words)} words: {', '.join(absent)}"] if absent else [])
-        return found
+    def _present_words(self, context: ReadContext, clips: Mapping[str, str]) -> list[str]:
+        present = sorted(set(clips.values()))
+        if unknown := [word for word in present if word not in self.words]:
+            raise DataError(f"{context.tree.path}: the folder {unknown[0]} is not a published word; remove it")
+        missing = [word for word in self.words if word not in present]
+        context.report_missing([f"{len(missing)} of {len(self.words)} words: {', '.join(missing)}"] if missing else [])
+        return present
 
 
-def _splits(reading: Reading, clips: Mapping[str, str]) -> dict[str, str]:
-    """Where each clip belongs: what no list names is for training."""
+def _assign_splits(context: ReadContext, clips: Mapping[str, str]) -> dict[str, str]:
+    """Return the split of each clip."""
     splits = dict.fromkeys(clips, "train")
     for split, name in _LISTS.items():
-        listed = _list(reading.tree, name)
-        absent = [clip for clip in listed if clip not in splits]
-        reading.lacks([f"{len(absent):,} clips of {name}, such as {absent[0]}"] if absent else [])
+        listed = _read_list(context.tree, name)
+        missing = [clip for clip in listed if clip not in splits]
+        context.report_missing([f"{len(missing):,} clips of {name}, such as {missing[0]}"] if missing else [])
         for clip in listed:
             if splits.get(clip, "train") != "train":
-                raise DataError(f"{reading.tree.where(name)}: {clip} is listed twice")
+                raise DataError(f"{context.tree.path_of(name)}: {clip} is listed twice; download it again")
             if clip in splits:
                 splits[clip] = split
     return splits
 
 
-def _list(tree: Tree, name: str) -> list[str]:
+def _read_list(tree: FileTree, name: str) -> list[str]:
     if name not in tree.names:
-        raise DataError(f"{tree.where(name)}: this list is missing, and says which clips are held out; get it again")
-    return text(tree.where(name), tree.read(name)).split()
+        raise DataError(f"{tree.path_of(name)}: the list of held-out clips is missing; download it again")
+    return decode_utf8(tree.path_of(name), tree.read(name)).split()
 
 
-def _numbered(splits: Mapping[str, str]) -> dict[str, int]:
-    """The row of each clip among those of its split."""
-    seen: dict[str, int] = {}
+def _number_rows(splits: Mapping[str, str]) -> dict[str, int]:
+    """Return the row of each clip within its split."""
+    counts: dict[str, int] = {}
     rows = {}
     for name, split in splits.items():
-        rows[name] = seen.get(split, 0)
-        seen[split] = rows[name] + 1
+        rows[name] = counts.get(split, 0)
+        counts[split] = rows[name] + 1
     return rows
 
 
-def _samples(where: str, content: bytes) -> NDArray[np.int16]:
+def _read_samples(path: str, content: bytes) -> NDArray[np.int16]:
     try:
         with wave.open(io.BytesIO(content)) as clip:
-            form = clip.getnchannels(), clip.getsampwidth(), clip.getframerate()
+            channels, width, rate = clip.getnchannels(), clip.getsampwidth(), clip.getframerate()
             expected = clip.getnframes()
             samples = np.frombuffer(clip.readframes(expected), "<i2")
     except (wave.Error, EOFError, ValueError) as error:
-        raise DataError(f"{where}: no whole wave file ({error}); get it again") from error
-    if form != (1, 2, _RATE):
-        raise DataError(f"{where}: {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz, not 1 of 16 at {_RATE}")
+        raise DataError(f"{path}: not a complete wave file ({error}); download it again") from error
+    if (channels, width, rate) != (1, 2, _RATE):
+        raise DataError(
+            f"{path}: {channels} channels of {8 * width} bits at {rate} Hz instead of 1 of 16 bits at {_RATE} Hz; "
+            "download it again"
+        )
     if len(samples) != expected or not 0 < len(samples) <= _LENGTH:
         raise DataError(
-            f"{where}: {len(samples):,} samples, but it says {expected:,}, and 1 to {_LENGTH:,} are allowed"
+            f"{path}: {len(samples):,} samples, but its header says {expected:,} and at most {_LENGTH:,} are expected; "
+            "download it again"
         )
     return samples.astype(np.int16, copy=False)

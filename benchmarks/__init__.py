@@ -1,1 +1,0 @@
-"""Speed and memory, as ratios measured in one run. `python -m benchmarks` prints every table."""

@@ -1,0 +1,175 @@
+"""Configurations: what decides a module, as a frozen value that can be written as JSON and built again.
+
+A hyper-parameter is declared once, as a field of the configuration of the module that uses it: with its type, its
+default, its check (in ``__post_init__``) and its sentence of documentation (in the docstring). The constructor of the
+module takes the same fields as arguments:
+
+    layer = DS4D(256, d_state=64, max_delay=1024)
+    layer.config                          # DS4DConfig(d_model=256, d_state=64, max_delay=1024, ...)
+    layer.config.build()                  # the same module, freshly initialised
+    Config.from_dict(layer.config.to_dict()) == layer.config
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import torch
+from torch import nn
+
+P = ParamSpec("P")
+C = TypeVar("C", bound="Config")
+Device = torch.device | str | int | None
+
+
+@dataclass(frozen=True)
+class Config:
+    """Base of all configurations.
+
+    Subclasses are frozen dataclasses whose names end in "Config". Their fields hold numbers, strings, booleans, None,
+    other configurations, and tuples of these.
+    """
+
+    @abstractmethod
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
+        """Return a new module with this configuration, freshly initialised."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as JSON-able values; ``kind`` names the module."""
+        return {
+            "kind": _kind(type(self)),
+            **{field.name: _to_plain(getattr(self, field.name)) for field in fields(self)},
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Return the configuration that `to_dict` described. Options that are not mentioned have their defaults."""
+        kinds = {_kind(known): known for known in _subclasses(cls)}
+        kind = content.get("kind") if isinstance(content, Mapping) else None
+        if kind not in kinds:
+            raise ValueError(f"no configuration is called {kind!r} here; there are {', '.join(sorted(kinds))}")
+        known = kinds[kind]
+        options = {name: _from_plain(value) for name, value in content.items() if name != "kind"}
+        names = {field.name: field for field in fields(known)}
+        if unknown := sorted(options.keys() - names):
+            raise ValueError(f"{kind} has no option {', '.join(unknown)}; its options are {', '.join(names)}")
+        required = [name for name, field in names.items() if field.default is MISSING and name not in options]
+        if required:
+            raise ValueError(f"the configuration of {kind} lacks {', '.join(required)}")
+        try:
+            return known(**options)
+        except TypeError as error:
+            raise ValueError(f"the configuration of {kind} has an option of the wrong type: {error}") from error
+
+    def narrow(self, to: type[C]) -> C:
+        """Return the fields that a base class declares as a configuration of that class."""
+        assert isinstance(self, to)
+        return to(**{field.name: getattr(self, field.name) for field in fields(to)})
+
+    def __str__(self) -> str:
+        """Return the fields as the arguments of a constructor."""
+        return ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factory:
+    """The arguments of torch's own modules that say where parameters are made, and in which precision."""
+
+    device: Device = None
+    dtype: torch.dtype | None = None
+
+
+def constructor(
+    arguments: Callable[P, Config],
+) -> Callable[[Callable[[Any, Any, Device, torch.dtype | None], None]], Callable[Concatenate[Any, P], None]]:
+    """Turn ``__init__(self, config, device, dtype)`` into one that takes the fields of the configuration as arguments.
+
+    `arguments` is a configuration with the fields of `Factory` added. The resulting constructor also takes a ready
+    configuration as its only positional argument.
+    """
+    assert isinstance(arguments, type)
+    config_class = arguments.__bases__[0]
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    factory = [field.name for field in fields(Factory)]
+    options = inspect.signature(arguments).parameters
+    last = [options[name] for name in factory]
+    signature = inspect.Signature([own, *(p for name, p in options.items() if name not in factory), *last])
+
+    def decorate(
+        initialise: Callable[[Any, Any, Device, torch.dtype | None], None],
+    ) -> Callable[Concatenate[Any, P], None]:
+        @functools.wraps(initialise)
+        def take_fields(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            placed: dict[str, Any] = {name: kwargs.pop(name, None) for name in factory}
+            if args and isinstance(args[0], config_class):
+                (config,) = args
+            else:
+                try:
+                    bound = signature.bind(self, *args, **kwargs)
+                except TypeError as error:
+                    raise TypeError(f"{type(self).__name__}: {error}; its options are {', '.join(options)}") from None
+                bound.arguments.pop("self")
+                config = config_class(**bound.arguments)
+            initialise(self, config, placed["device"], placed["dtype"])
+
+        take_fields.__signature__ = signature  # type: ignore[attr-defined]
+        take_fields.__doc__ = f"Make the module.\n\nArgs:\n{_documentation(config_class)}"
+        return take_fields
+
+    return decorate
+
+
+def _documentation(config_class: type) -> str:
+    """Return what the docstrings of a configuration and of its bases say of their fields, those of bases first."""
+    sections = []
+    for cls in reversed(config_class.__mro__):
+        _, found, section = (inspect.cleandoc(cls.__dict__.get("__doc__") or "")).partition("Args:\n")
+        if found:
+            sections.append(section.rstrip())
+    return "\n".join(sections)
+
+
+def _kind(config_class: type[Config]) -> str:
+    return config_class.__name__.removesuffix("Config")
+
+
+def _subclasses(cls: type[C]) -> Iterator[type[C]]:
+    """Yield a configuration class and all that derive from it, but not the arguments of constructors."""
+    if not issubclass(cls, Factory):
+        yield cls
+        for derived in cls.__subclasses__():
+            yield from _subclasses(derived)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_dict()
+    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Config.from_dict(value)
+    return tuple(_from_plain(item) for item in value) if isinstance(value, list) else value
+
+
+def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """Return in words where two configurations, as dictionaries, differ."""
+    there, here = dict(_leaves(theirs)), dict(_leaves(mine))
+    names = [name for name in {**there, **here} if there.get(name, MISSING) != here.get(name, MISSING)]
+    shown = [f"{name} is {there.get(name, 'absent')} there and {here.get(name, 'absent')} here" for name in names[:5]]
+    return "; ".join(shown) + (f"; and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    nested = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    if nested is None:
+        yield name, value
+    else:
+        for key, inner in nested:
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))

@@ -1,0 +1,94 @@
+"""Helpers shared by the commands: dispatch, console, progress bars and exit codes.
+
+Packages of the lab extra are imported inside the functions, so that `main` can report that the extra is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def dispatch(
+    prog: str, package: str, commands: Mapping[str, str], description: str | None, arguments: Sequence[str]
+) -> None:
+    """Run the command that the first argument names.
+
+    A command is a module of `package`. It has either a function `command`, whose signature defines the options, or a
+    function `main`, which parses the arguments itself.
+
+    Args:
+        prog: Words that lead to these commands, such as "delayssm data".
+        package: Package of the commands.
+        commands: Summary of each command by name.
+        description: Help text of the whole group.
+        arguments: Command-line arguments after `prog`.
+    """
+    import tyro
+
+    name = arguments[0] if arguments else ""
+    help_wanted = before_help(arguments) is not None
+    if name not in commands:
+        summaries = {command: _documented(summary) for command, summary in commands.items()}
+        shown = ["--help"] if help_wanted and name.startswith("-") else arguments[:1]
+        tyro.extras.subcommand_cli_from_dict(summaries, prog=prog, description=description, args=shown)
+        return
+    module = import_module(f"{package}.{name}")
+    if hasattr(module, "main"):
+        module.main(arguments[1:])
+    else:
+        # Without the other arguments, because tyro omits positional ones from the help once they are given.
+        tyro.cli(module.command, prog=f"{prog} {name}", args=["--help"] if help_wanted else arguments[1:])
+
+
+def before_help(arguments: Sequence[str]) -> Sequence[str] | None:
+    """Return the arguments before the first -h or --help, or None if there is neither."""
+    return next((arguments[:i] for i, argument in enumerate(arguments) if argument in ("-h", "--help")), None)
+
+
+def console() -> Console:
+    """Return a console for tables, 120 columns wide unless it is a terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on standard error, and yield the function that moves it to (done, total)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def is_first_process() -> bool:
+    """Return whether this is the first of the processes that `torchrun` started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def leave(code: int, message: str) -> NoReturn:
+    """Exit with a code and a message on standard error, which only the first process prints."""
+    if is_first_process():
+        print(message, file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+def _documented(summary: str) -> Callable[[], None]:
+    """Return a function with a docstring, as tyro needs it to list a command."""
+
+    def command() -> None:
+        pass
+
+    command.__doc__ = summary
+    return command

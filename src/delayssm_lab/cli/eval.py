@@ -1,0 +1,32 @@
+"""Evaluate the best weights of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+
+
+def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
+    """Evaluate the best weights of a run.
+
+    Prints the metric on test samples and its chance level. For delayed memory, prints the accuracy at each lag on newly
+    drawn samples.
+
+    Args:
+        directory: Directory of the run.
+        samples: Largest number of samples to evaluate on.
+        seed: Seed of newly drawn samples. By default that of the run.
+    """
+    from delayssm_lab.tasks.delayed import DelayedMemory
+    from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, on_test_samples, overall
+
+    model, run = load_model(directory)
+    if not isinstance(run.task, DelayedMemory):
+        value = on_test_samples(model, run, samples)
+        print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.guess():.4f}")
+        return
+    by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
+    for lag, accuracy in by_lag.items():
+        print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
+    print(f"accuracy {overall(by_lag):.4f}")

@@ -1,0 +1,42 @@
+"""Classify a recording chunk by chunk and plot the running prediction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+
+
+def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000, out: Path | None = None) -> None:
+    """Classify a recording chunk by chunk and plot the running prediction.
+
+    The model streams: it sees the recording in chunks, as from a microphone, and prints its prediction after each one.
+
+    Args:
+        recording: WAV file with 16 bits, one channel and 16 kHz.
+        run: Directory of a run of `delayssm train sc-ar ds4d`.
+        chunk: Number of audio samples in a chunk.
+        out: File of the plot. By default NAME.png in the working directory, with the name of the recording.
+    """
+    import torch
+
+    from delayssm.storage import files
+    from delayssm_lab.report import listening
+    from delayssm_lab.report.drawing import png
+
+    audio = listening.read(recording)
+    listener = listening.Listener(run)
+    rate, words = listener.task.rate, listener.task.words
+    position, predictions = 0, []
+    for samples in listening.chunks(audio, chunk):
+        probabilities = listener.hear(samples)
+        position += len(samples)
+        predictions.append(probabilities)
+        if len(probabilities):
+            probability, word = probabilities[-1].max(-1)
+            print(f"{position / rate:6.2f} s  {words[int(word)]:10} {float(probability):.2f}", flush=True)
+    if not sum(map(len, predictions)):
+        raise ValueError(f"{recording} is too short for a prediction")
+    path = out or Path(f"{recording.stem}.png")
+    files.write(path, png(listening.figure(audio, torch.cat(predictions).numpy(), words)))
+    print(f"Wrote {path.resolve()}")

@@ -1,0 +1,28 @@
+"""Print the size and the parameter count of every model."""
+
+from __future__ import annotations
+
+from delayssm_lab.cli.common import console
+from delayssm_lab.recipes.delayed import Scale
+
+
+def command(scale: Scale = "paper") -> None:
+    """Print the size and the parameter count of every model.
+
+    Args:
+        scale: Sizes of the paper, or smaller ones that train on a laptop.
+    """
+    from rich.table import Table
+
+    from delayssm_lab.recipes.sizes import benchmark_rows, rows
+
+    for title, columns, content in (
+        ("Delayed memory", ("tasks", "model", "layers", "width", "heads", "state", "parameters"), rows(scale)),
+        ("Benchmarks", ("task", "model", "layers", "width", "state", "parameters", "/ DS4D"), benchmark_rows(scale)),
+    ):
+        table = Table(title=f"{title}, scale '{scale}'")
+        for column in columns:
+            table.add_column(column, justify="left" if column in ("task", "tasks", "model") else "right")
+        for row in content:
+            table.add_row(*row)
+        console().print(table)

@@ -1,0 +1,46 @@
+"""Train every combination of tasks, models, learning rates and seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from delayssm_lab.cli.common import leave
+from delayssm_lab.recipes.delayed import TASKS, AnyTaskName, ModelName, Scale
+
+
+def command(
+    tasks: tuple[AnyTaskName, ...] = TASKS,
+    models: tuple[ModelName, ...] = ("ds4d", "s4d"),
+    scale: Scale = "mini",
+    learning_rates: tuple[float, ...] = (),
+    seeds: tuple[int, ...] = (0,),
+    out: Path | None = None,
+    workers: int | None = None,
+    ray: bool = False,
+) -> None:
+    """Train every combination of tasks, models, learning rates and seeds.
+
+    Runs that are already finished are skipped, and interrupted ones continue from their last checkpoint.
+
+    Args:
+        tasks: Tasks to learn.
+        models: Models to train.
+        scale: Sizes of the paper, or smaller ones that train on a laptop.
+        learning_rates: Learning rates to try. By default that of each preset.
+        seeds: Seeds to try.
+        out: Directory of the runs. By default runs/SCALE.
+        workers: Number of runs to train at once. By default the number of GPUs, or of cores without a GPU.
+        ray: Distribute the runs with Ray, on the cluster at RAY_ADDRESS or else on this machine.
+    """
+    from delayssm_lab.display import Lines
+    from delayssm_lab.recipes.delayed import grid
+    from delayssm_lab.training import cluster
+    from delayssm_lab.training import sweep as local
+
+    root = out or Path("runs") / scale
+    runs = grid(tasks, models, scale, learning_rates, seeds)
+    outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are finished. To plot them: delayssm report {root}")
+    if failed:
+        leave(1, "\n".join(f"{outcome.directory}: {outcome.error}" for outcome in failed))

@@ -1,0 +1,108 @@
+"""Train one model on one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from delayssm_lab.cli.common import before_help, is_first_process, leave
+from delayssm_lab.recipes.delayed import AnyTaskName, ModelName, Scale, preset
+from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
+from delayssm_lab.training.run import Run
+from delayssm_lab.training.schedules import Constant, Cosine, MultiStep, Schedule
+
+_PROG = "delayssm train"
+_SCHEDULES: dict[str, Schedule] = {"constant": Constant(), "cosine": Cosine(), "multi-step": MultiStep(at=())}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Train one model on one task.
+
+    All other settings of the run (learning rate, steps, batch size, width, lags, ...) are options that follow the task
+    and the model. `delayssm train TASK MODEL --help` lists them with their defaults.
+    """
+
+    task: tyro.conf.Positional[AnyTaskName]
+    """Task to learn."""
+    model: tyro.conf.Positional[ModelName]
+    """Model to train."""
+    scale: Scale = "mini"
+    """Sizes of the paper, or smaller ones that train on a laptop."""
+    schedule: Literal["constant", "cosine", "multi-step"] | None = None
+    """Learning-rate schedule. The default depends on the task."""
+    out: Path | None = None
+    """Directory of the run. By default runs/SCALE/NAME, with a name made of task, model, learning rate and seed."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the arguments of `delayssm train` in two passes and train.
+
+    The first pass reads the task, the model and the scale. They select the preset that defines the options, and their
+    defaults, of the second pass.
+    """
+    from delayssm_lab.training import trainer as training
+
+    given = before_help(arguments)
+    if given is not None and not _is_complete(given):
+        tyro.cli(Choice, prog=_PROG, args=["--help"])
+    choice, settings = tyro.cli(
+        Choice, prog=_PROG, args=arguments if given is None else given, return_unknown_args=True
+    )
+    try:
+        run = tyro.cli(
+            Run,
+            prog=f"{_PROG} {choice.task} {choice.model} --scale {choice.scale}",
+            description="All settings of this run. The options --scale, --schedule and --out come in addition.",
+            default=_preset(choice),
+            args=settings if given is None else ["--help"],
+            config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+        )
+    except ValueError as error:  # settings that contradict each other
+        leave(2, f"delayssm: {error}")
+    directory = choice.out or Path("runs") / choice.scale / run.name
+    training.create(directory, run)
+    finish(directory, run)
+
+
+def finish(directory: Path, run: Run) -> None:
+    """Train a run from its last checkpoint to its end, with a progress display, and print where its results are."""
+    from delayssm_lab.display import Board, Silent, duration
+    from delayssm_lab.training import trainer as training
+
+    try:
+        if not is_first_process():
+            training.train(directory, Silent())
+            return
+        print(f"{run.name}: {run.parameters():,} parameters", flush=True)
+        with Board() as board:
+            summary = training.train(directory, board.add("training"))
+    except Interrupted as interrupted:
+        leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {directory}")
+    metric = run.task.metric.value
+    test = f", {summary[f'test_{metric}']:.4f} on test samples" if f"test_{metric}" in summary else ""
+    print(
+        f"Best {metric} {summary[metric]:.4f} at step {summary['best_step']}{test}, "
+        f"after {duration(summary['seconds'])}. Results are in {directory}. "
+        f"To plot them: delayssm report {directory}"
+    )
+
+
+def _is_complete(arguments: Sequence[str]) -> bool:
+    """Return whether the arguments name a task and a model."""
+    try:
+        tyro.cli(Choice, prog=_PROG, args=arguments, return_unknown_args=True, console_outputs=False)
+    except SystemExit:
+        return False
+    return True
+
+
+def _preset(choice: Choice) -> Run:
+    run = preset(choice.task, choice.model, choice.scale)
+    if choice.schedule is None:
+        return run
+    return replace(run, training=replace(run.training, schedule=_SCHEDULES[choice.schedule]))

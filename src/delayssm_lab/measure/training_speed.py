@@ -1,0 +1,187 @@
+"""Speed and memory of training: DS4D beside S4D, a textbook DS4D, and the dense products of its layers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Literal
+
+import torch
+from torch import nn
+
+from delayssm.allocator import keep_freed_memory
+from delayssm.layers.optim import param_groups
+from delayssm_lab.environment import Device, peak_memory
+from delayssm_lab.measure.measurement import OnDevice
+from delayssm_lab.measure.resources import fastest, rows_that_fit
+from delayssm_lab.measure.stacks import BASELINE, SAME_PARAMETERS, SAME_WIDTH, StackSize
+from delayssm_lab.measure.textbook import TextbookBlock
+from delayssm_lab.report import tables
+from delayssm_lab.studies.study import File, Values
+
+Code = Literal["library", "textbook", "textbook, memory kept", "dense products"]
+#: Batch size and length.
+Shape = tuple[int, int]
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """Training steps on batches of one shape. Rounds are repetitions at different times."""
+
+    stack: StackSize
+    code: Code
+    batch_size: int
+    length: int
+    round: int = 0
+    device: Device = "cpu"
+
+    @property
+    def label(self) -> str:
+        """Model, for tables."""
+        return self.stack.label if self.code == "library" else f"{self.code}, H {self.stack.d_model}"
+
+    def measure(self) -> Values:
+        if self.code != "textbook":  # the plain textbook runs without this project's allocator settings
+            keep_freed_memory()
+        torch.manual_seed(0)
+        prepare = self._products() if self.code == "dense products" else self._training()
+        rows = rows_that_fit(lambda rows: prepare(rows)(), self.batch_size, self.device)
+        time = fastest(prepare(rows), 2 if self.code.startswith("textbook") else 5, self.device)
+        return {"rows": rows, "seconds": time, "peak bytes": peak_memory(self.device)}
+
+    def _training(self) -> Callable[[int], Step]:
+        """Return a function from a number of rows to a step of AdamW on so many."""
+        size = self.stack
+        model: nn.Module = (
+            size.build(self.length)
+            if self.code == "library"
+            else nn.Sequential(*(TextbookBlock(size.d_model, size.d_state, self.length) for _ in range(size.depth)))
+        ).to(self.device)
+        optimiser = torch.optim.AdamW(param_groups(model, 1e-3), fused=True)
+
+        def step(x: torch.Tensor) -> None:
+            optimiser.zero_grad()
+            model(x).square().mean().backward()
+            optimiser.step()
+
+        return lambda rows: partial(step, torch.randn(rows, self.length, size.d_model, device=self.device))
+
+    def _products(self) -> Callable[[int], Step]:
+        """Return a function from a number of rows to one pass through the linear maps of all layers and back."""
+        H, depth = self.stack.d_model, self.stack.depth
+        layers = [nn.Linear(H, 2 * H, device=self.device) for _ in range(depth)]
+
+        def prepare(rows: int) -> Step:
+            shape = rows, self.length, H
+            inputs = [torch.randn(shape, device=self.device, requires_grad=True) for _ in range(depth)]
+            grad = torch.randn(rows, self.length, 2 * H, device=self.device)
+
+            def step() -> None:
+                for layer, x in zip(layers, inputs, strict=True):
+                    layer(x).backward(grad)
+
+            return step
+
+        return prepare
+
+
+@dataclass(frozen=True)
+class TrainingSpeed(OnDevice[TrainingStep]):
+    """Training steps of four blocks, N 64, by batch size and length.
+
+    S4D has H 256. DS4D has the same H, and the H of about as many parameters.
+    """
+
+    quantity = "training-speed"
+    subject = "Speed and memory of training (figure efficiency)"
+
+    shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096), (32, 1024), (32, 2048), (32, 4096), (32, 8192))
+    textbook_shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096))
+    rounds: int = 2
+    s4d: StackSize = BASELINE
+    ds4d: StackSize = SAME_WIDTH
+    matched: StackSize = SAME_PARAMETERS
+
+    def points(self) -> list[TrainingStep]:
+        points = []
+        for turn, shape in product(range(self.rounds), self.shapes):  # a ratio is of measurements in close succession
+            models: list[tuple[StackSize, Code]] = [(self.ds4d, "dense products")]
+            models += [(stack, "library") for stack in (self.s4d, self.ds4d, self.matched)]
+            if shape in self.textbook_shapes and turn == 0:
+                models += [(self.ds4d, "textbook"), (self.ds4d, "textbook, memory kept")]
+            points += [TrainingStep(stack, code, *shape, turn, self.device) for stack, code in models]
+        return points
+
+    def show(self, results: Mapping[TrainingStep, Values]) -> Iterable[File]:
+        fastest = self._fastest(results)
+        head = ["batch x length", "model", "ms/step", "tokens/s", "time / products", "time / S4D", "peak GB"]
+        rows = []
+        for (shape, label), values in fastest.items():
+            batch_size, length = shape
+            fewer = "" if values["rows"] == batch_size else f" ({values['rows']:.0f} rows fit)"
+            ratios = (fastest.get((shape, base)) for base in (self._products, self.s4d.label))
+            rows.append([
+                f"{batch_size} x {length:,}{fewer}",
+                label,
+                f"{values['seconds'] * 1e3:,.0f}",
+                f"{_speed(length, values):,.0f}",
+                *("" if base is None else f"{_speed(length, base) / _speed(length, values):.2f}" for base in ratios),
+                f"{values['peak bytes'] / 1e9:.1f}",
+            ])  # fmt: skip
+        yield "table.md", tables.markdown(head, rows).encode()
+        yield "training.png", self._figure(fastest)
+
+    @property
+    def _products(self) -> str:
+        return TrainingStep(self.ds4d, "dense products", 1, 1).label
+
+    def _fastest(self, results: Mapping[TrainingStep, Values]) -> dict[tuple[Shape, str], Values]:
+        """Return the fastest round of each shape and model, shape by shape."""
+        rounds: dict[tuple[Shape, str], list[Values]] = {}
+        for shape in self.shapes:
+            for point, values in results.items():
+                if (point.batch_size, point.length) == shape:
+                    rounds.setdefault((shape, point.label), []).append(values)
+        return {key: min(values, key=lambda v: v["seconds"] / v["rows"]) for key, values in rounds.items()}
+
+    def _figure(self, fastest: Mapping[tuple[Shape, str], Values]) -> bytes:
+        """Draw the largest batch size by length."""
+        from delayssm_lab.measure import by_length  # not loaded where memory is measured
+
+        largest = max(batch_size for batch_size, _ in self.shapes)
+        models = {
+            stack.label: {
+                length: values
+                for ((batch_size, length), label), values in fastest.items()
+                if batch_size == largest and label == stack.label
+            }
+            for stack in (self.s4d, self.ds4d, self.matched)
+        }
+        base = models[self.s4d.label]
+        speeds = {label: {n: _speed(n, values) for n, values in model.items()} for label, model in models.items()}
+        content = {
+            "training, tokens/s": speeds,
+            "training, speed / S4D": {
+                label: {n: speed / _speed(n, base[n]) for n, speed in model.items() if n in base}
+                for label, model in speeds.items()
+            },
+            "training, peak GB": {
+                label: {n: values["peak bytes"] / 1e9 for n, values in model.items()}
+                for label, model in models.items()
+            },
+        }  # fmt: skip
+        return by_length.figure({
+            title: [
+                by_length.Line(label, values, by_length.COLORS.get(label, by_length.OTHER))
+                for label, values in lines.items()
+            ]
+            for title, lines in content.items()
+        })  # fmt: skip
+
+
+def _speed(length: int, values: Values) -> float:
+    """Return tokens per second."""
+    return values["rows"] * length / values["seconds"]

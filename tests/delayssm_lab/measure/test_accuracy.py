@@ -1,0 +1,88 @@
+"""Studies of accuracy at toy size, and the journal of measured points."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from delayssm_lab.measure.fft_accuracy import FFTAccuracy
+from delayssm_lab.measure.kernel_accuracy import COLUMNS, KernelAccuracy
+from delayssm_lab.studies import paper
+from tests.support.studies import make, table_rows
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ACCURACY = FFTAccuracy(lengths=(16, 48), seeds=(0, 1), depth=2, d_model=4, d_state=4)
+
+
+def test_fft_accuracy(tmp_path: Path) -> None:
+    content = make(ACCURACY, tmp_path / "work", tmp_path / "out")
+    assert set(content) == {"table.md", "errors.png", "points.json", "about.json"}
+    points = json.loads(content["points.json"])
+    assert [p["point"] for p in points] == [{"length": n, "seed": s} for n in (16, 48) for s in (0, 1)]
+    again = ACCURACY.measure(ACCURACY.points()[2], tmp_path)
+    assert points[2]["values"] == again
+    assert json.loads(content["about.json"])["environment"] == points[-1]["environment"]
+    assert 0 < again["relative RMSE, ours"] < again["relative RMSE, paper's setting"] / 10
+    assert 0 < again["relative RMSE, bounded stream"] < again["relative RMSE, paper's setting"] / 10
+    mean = sum(p["values"]["relative RMSE, ours"] for p in points[:2]) / 2
+    (row,) = (row for row in table_rows(content["table.md"]) if row[0] == "relative RMSE, our setting, our code")
+    assert row[1].startswith(f"{mean:.2e} ± ")
+
+
+def test_the_numbers_of_the_paper_stay_in_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = FFTAccuracy(lengths=(1024,), seeds=(0, 1), depth=1, d_model=2, d_state=2)
+    before = make(study, tmp_path / "work", tmp_path / "before")
+    monkeypatch.setattr(paper, "FFT_RELATIVE_RMSE", {1024: (4.2, 0.0)})
+    study.write(tmp_path / "work", tmp_path / "after")
+    tables = [table_rows(before["table.md"]), table_rows((tmp_path / "after" / "table.md").read_bytes())]
+    changed = [old[0] for old, new in zip(*tables, strict=True) if old != new and old[0]]
+    assert [name for name in changed if not name.startswith("-")] == ["relative RMSE, as the paper reports"]
+
+
+def test_an_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = FFTAccuracy.measure
+    asked: list[object] = []
+
+    def interrupted(self: FFTAccuracy, point: object, work: Path) -> dict[str, float]:
+        asked.append(point)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return measure(self, point, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FFTAccuracy, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ACCURACY.run(tmp_path)
+    assert ACCURACY.progress(tmp_path) == (2, 4)
+    journal = ACCURACY.journal(tmp_path).path
+    journal.write_text(journal.read_text() + '{"point": {"len')  # as a crash would leave it
+    assert ACCURACY.progress(tmp_path) == (2, 4)
+    ACCURACY.run(tmp_path)
+    assert asked == [*ACCURACY.points()[:3], *ACCURACY.points()[2:]]
+    assert ACCURACY.progress(tmp_path) == (4, 4)
+
+
+def test_kernel_accuracy(tmp_path: Path) -> None:
+    study = KernelAccuracy(lengths=(2, 150), delays=(1.0, 2.5, 99.0), max_delay=100, d_state=8)
+    content = make(study, tmp_path / "work", tmp_path / "out")
+    assert set(content) == {"table.md", "points.json", "about.json"}
+    points = json.loads(content["points.json"])
+    assert len(points) == 8
+    head, _, *rows = table_rows(content["table.md"])
+    assert head == ["length", *COLUMNS]
+    assert [row[0] for row in rows] == ["2", "150"]
+    worst = max(point["values"]["paper's contour, L 150"] for point in points)
+    assert rows[1][4] == f"{worst:.1e}"
+    exact, rounded, float32, papers = map(float, rows[1][1:])
+    assert exact < 1e-8 < rounded < 2e-7 < papers
+    assert float32 < 1e-5
+
+
+@torch.no_grad()
+def test_the_paper_s_setting_is_the_same_model() -> None:
+    """Stacks that are compared differ in nothing but the contour."""
+    point = ACCURACY.points()[0]
+    exact, papers = (ACCURACY._build(point, contour).state_dict() for contour in ("exact", "paper"))
+    assert exact.keys() == papers.keys()
+    assert all(torch.equal(exact[name], papers[name]) for name in exact)

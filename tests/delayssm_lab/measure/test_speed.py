@@ -1,0 +1,211 @@
+"""Studies of speed and memory at toy size: tables hold what was measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from delayssm import DelaySSM
+from delayssm_lab.measure import fresh, resources, textbook
+from delayssm_lab.measure.decoding_speed import DecodingSpeed
+from delayssm_lab.measure.full_size import FullSize, Pass
+from delayssm_lab.measure.generator_speed import GeneratorSpeed
+from delayssm_lab.measure.gpu_binaries import GENERATIONS, KERNELS, GPUBinaries
+from delayssm_lab.measure.import_time import ImportTime
+from delayssm_lab.measure.kernel_speed import LABELS, KernelPass, KernelSpeed
+from delayssm_lab.measure.long_sequences import LongSequences
+from delayssm_lab.measure.model_speed import ModelSpeed
+from delayssm_lab.measure.prompt_speed import PromptSpeed
+from delayssm_lab.measure.stacks import StackSize
+from delayssm_lab.measure.training_speed import TrainingSpeed, TrainingStep
+from tests.support.numerics import relative_rms
+from tests.support.studies import make, table_rows
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+S4D, DS4D, MATCHED = (
+    StackSize("S4D", d_model=6, d_state=4, depth=1),
+    StackSize("DS4D", d_model=6, d_state=4, depth=1),
+    StackSize("DS4D", d_model=4, d_state=4, depth=1),
+)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_training_speed(tmp_path: Path) -> None:
+    study = TrainingSpeed(
+        shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), s4d=S4D, ds4d=DS4D, matched=MATCHED
+    )
+    content = make(study, tmp_path / "work", tmp_path / "out")
+    assert set(content) == {"table.md", "training.png", "points.json", "about.json"}
+    points = json.loads(content["points.json"])
+    assert len(points) == 2 * 3 * 4 + 2
+    fastest: dict[tuple[str, str], float] = {}
+    for entry in points:
+        point, values = (
+            TrainingStep(**{**entry["point"], "stack": StackSize(**entry["point"]["stack"])}),
+            entry["values"],
+        )
+        assert values["rows"] == point.batch_size
+        assert values["peak bytes"] > 0
+        key = f"{point.batch_size} x {point.length}", point.label
+        fastest[key] = min(values["seconds"], fastest.get(key, float("inf")))
+    rows = {(row[0], row[1]): row[2:] for row in table_rows(content["table.md"])[2:]}
+    assert rows.keys() == fastest.keys()
+    products, s4d = fastest["1 x 32", "dense products, H 6"], fastest["1 x 32", "S4D, H 6"]
+    time = fastest["1 x 32", "textbook, H 6"]
+    assert rows["1 x 32", "textbook, H 6"][1:4] == [
+        f"{32 / time:,.0f}",
+        f"{time / products:.2f}",
+        f"{time / s4d:.2f}",
+    ]
+    assert rows["2 x 64", "S4D, H 6"][3] == "1.00"
+
+
+def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = iter([100, 110])
+    monkeypatch.setattr(resources, "peak_memory", lambda device: next(peaks))
+    monkeypatch.setattr(resources, "available_memory", lambda device: 220)
+    asked: list[int] = []
+    # 100 + 7 x 10 is within 85 % of 220, 100 + 15 x 10 is not
+    assert resources.rows_that_fit(asked.append, 32, "cpu") == 8
+    assert asked == [1, 2]
+
+
+def test_fewer_rows_are_shown_and_count_by_token() -> None:
+    study = TrainingSpeed(shapes=((4, 10),), textbook_shapes=(), rounds=1)
+    values = {"rows": 4, "seconds": 1.0, "peak bytes": 1e9}
+    halved = {"rows": 2, "seconds": 1.0, "peak bytes": 1e9}
+    results = {point: halved if point.stack == study.s4d else values for point in study.points()}
+    rows = {row[1]: row for row in table_rows(dict(study.show(results))["table.md"])}
+    assert rows["S4D, H 256"][0] == "4 x 10 (2 rows fit)"
+    assert rows["S4D, H 256"][3:6] == ["20", "2.00", "1.00"]
+    assert rows["DS4D, H 256"][3:6] == ["40", "1.00", "0.50"]
+
+
+@torch.no_grad()
+def test_the_textbook_is_the_same_model() -> None:
+    """What our speed is compared with computes what we compute, with the error of the paper's setting."""
+    ssm = DelaySSM(3, 8, 50)
+    assert relative_rms(textbook.kernel(ssm, 60), ssm.kernel(60)) <= 1e-3
+    block = textbook.TextbookBlock(3, 8, 50)
+    x = torch.randn(2, 60, 3)
+    y = block.ssm(block.norm(x))
+    expected = x + torch.nn.functional.glu(block.linear(torch.nn.functional.gelu(y)))
+    assert relative_rms(block(x), expected) <= 1e-3
+
+
+@pytest.mark.usefixtures("in_process")
+def test_long_sequences(tmp_path: Path) -> None:
+    content = make(LongSequences(lengths=(16, 64), stack=MATCHED), tmp_path / "work", tmp_path / "out")
+    points = json.loads(content["points.json"])
+    _, _, first, second = table_rows(content["table.md"])
+    per_token = [entry["values"]["seconds"] / entry["point"]["length"] for entry in points]
+    assert first[:1] + first[3:4] == ["16", "1.00"]
+    assert second[2:4] == [f"{per_token[1] * 1e6:.1f}", f"{per_token[1] / per_token[0]:.2f}"]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_decoding_speed(tmp_path: Path) -> None:
+    study = DecodingSpeed(lengths=(32, 64), longest=96, few=2, many=9, tokens=12, s4d=S4D, ds4d=DS4D, matched=MATCHED)
+    content = make(study, tmp_path / "work", tmp_path / "out")
+    assert set(content) == {"table.md", "decoding.png", "points.json", "about.json"}
+    points = json.loads(content["points.json"])
+    assert len(points) == 2 * (2 * 5 + 2 + 3 + 2)
+    rows = {(row[0], row[1], row[2]): row[3:] for row in table_rows(content["table.md"])[2:]}
+    assert len(rows) == len(points) / 2
+    for entry in points:
+        point, values = entry["point"], entry["values"]
+        assert 0 < values["median"] <= values["99th percentile"]
+        stack = StackSize(**point["stack"])
+        label = f"{stack.label}, {point['memory']}" if stack.family == "DS4D" else stack.label
+        row = rows[str(point["batch_size"]), str(point["length"]), label]
+        assert float(row[6]) == pytest.approx(values["state bytes"] / 1e6, rel=1e-2, abs=1e-5)
+        assert bool(row[5]) == (point["tokens"] == point["length"])
+    dense = next(e for e in points if e["point"]["memory"] == "dense" and e["point"]["length"] == 64)
+    assert dense["values"]["state bytes"] == 64 * 6 * 4 * 4  # all states of all steps
+    means = [e["values"]["mean"] for e in points if e["point"]["memory"] == "dense" and e["point"]["length"] == 64]
+    assert rows["1", "64", "DS4D, H 6, dense"][0] == f"{min(means) * 1e6:,.0f}"
+    assert rows["1", "64", "S4D, H 6"][4] == "1.0"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_prompt_speed(tmp_path: Path) -> None:
+    content = make(PromptSpeed(tokens=(5, 40), max_length=40, stack=DS4D), tmp_path / "work", tmp_path / "out")
+    values = [entry["values"] for entry in json.loads(content["points.json"])]
+    rows = table_rows(content["table.md"])[2:]
+    assert [row[0] for row in rows] == ["5", "40"]
+    assert rows[1][3] == f"{40 / values[1]['recurrence']:,.0f}"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_model_speed(tmp_path: Path) -> None:
+    study = ModelSpeed(tasks=("sum-variable",), models=("ds4d", "s4d"), scale="mini", steps=1)
+    content = make(study, tmp_path / "work", tmp_path / "out")
+    rows = table_rows(content["table.md"])[2:]
+    assert [row[:3] for row in rows] == [["sum-variable", "DS4D", "225,180"], ["sum-variable", "S4D", "222,508"]]
+    assert rows[0][6] == "1.00"
+
+
+def test_a_full_size_pass(tmp_path: Path) -> None:
+    """The smallest of them, in a process of its own."""
+    study = FullSize(benchmarks=("smnist",))
+    assert [point.model for point in study.points()] == ["ds4d", "s4d"]
+    values = study.measure(Pass("smnist", "ds4d"), tmp_path)
+    assert values["parameters"] == 341_790
+    assert values["forward"] > 0
+    assert values["peak bytes"] > 1e8
+    ((name, content),) = study.show({Pass("smnist", "ds4d"): values})
+    assert name == "table.md"
+    assert "| sMNIST | DS4D  | 784" in content.decode()
+
+
+def test_kernel_speed() -> None:
+    study = KernelSpeed(d_model=3, d_state=4, length=20)
+    assert [point.implementation for point in study.points()] == list(LABELS)
+    results = {KernelPass(name): {"seconds": s, "added bytes": 2e6} for name, s in (("textbook", 1.0), ("numba", 0.02))}
+    rows = table_rows(dict(study.show(results))["table.md"])[2:]
+    assert rows[1][1:] == ["20.0", "50.0", "2"]
+
+
+@pytest.mark.parametrize("implementation", ["textbook", "eager"])
+def test_a_kernel_pass(implementation: str) -> None:
+    """In a process of its own, because it chooses the backend."""
+    values = fresh.measure(KernelPass(implementation, 3, 4, 20))  # type: ignore[arg-type]
+    assert values["seconds"] > 0
+    assert values["added bytes"] >= 0
+
+
+@pytest.mark.usefixtures("in_process")
+def test_import_time(tmp_path: Path) -> None:
+    content = make(ImportTime(rounds=1), tmp_path / "work", tmp_path / "out")
+    (entry,) = json.loads(content["points.json"])
+    seconds = f"{entry['values']['seconds']:.2f}"
+    assert table_rows(content["table.md"])[2] == [seconds, seconds, "1"]
+
+
+def test_generator_speed(tmp_path: Path) -> None:
+    """In a process of its own, because it is bound to one core."""
+    content = make(GeneratorSpeed(samples=(("ListOps", 10),)), tmp_path / "work", tmp_path / "out")
+    (entry,) = json.loads(content["points.json"])
+    milliseconds = entry["values"]["seconds per sample"] * 1e3
+    assert table_rows(content["table.md"])[2][:3] == ["ListOps", f"{milliseconds:.2f}", "4.8"]
+
+
+def test_gpu_binaries(tmp_path: Path) -> None:
+    """The tests of the triton backend compile them; here is how they are shown."""
+    study = GPUBinaries()
+    points = study.points()
+    assert len(points) == len(KERNELS) * len(GENERATIONS)
+    results = {points[0]: {"registers": 90, "shared bytes": 512, "spilled bytes": 0}}
+    assert table_rows(dict(study.show(results))["table.md"])[2] == ["transfer, float64", "sm_80", "90", "512", "0"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_study_for_a_gpu_says_that_there_is_none(tmp_path: Path) -> None:
+    study = TrainingSpeed(device="cuda")
+    assert study.name == "training-speed-cuda"
+    assert all(point.device == "cuda" for point in study.points())
+    assert "open an issue" in study.request
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        study.run(tmp_path)
