@@ -1,6 +1,7 @@
 """What the pages show is what results/ holds."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -23,14 +24,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_results_page_shows_everything() -> None:
-    """All tables and all pictures."""
-    page = (ROOT / "docs" / "results.md").read_text()
-    results = ROOT / "results"
-    for path in [*results.glob("*/table.md"), *results.glob("*/about.json")]:
-        assert f"<!-- {path.relative_to(ROOT)} -->" in page
+def test_every_result_is_on_a_page() -> None:
+    """All tables on exactly one page of results, all pictures and origins on at least one."""
+    results, pages = ROOT / "results", [ROOT / "docs" / "results.md", ROOT / "BENCHMARKS.md"]
+    for path in results.glob("*/table.md"):
+        assert sum(f"<!-- {path.relative_to(ROOT)} -->" in page.read_text() for page in pages) == 1, path
+    for path in results.glob("*/about.json"):
+        assert any(f"<!-- {path.relative_to(ROOT)} -->" in page.read_text() for page in pages), path
     for path in results.glob("*/*.png"):
-        assert f"(../{path.relative_to(ROOT)})" in page
+        assert any(f"({os.path.relpath(path, page.parent)})" in page.read_text() for page in pages), path
+
+
+def test_a_missing_result_names_the_study_to_run(tmp_path: Path) -> None:
+    page = "<!-- results/kernel-speed/table.md -->\n<!-- end -->\n"
+    with pytest.raises(FileNotFoundError, match="make it with `delayssm reproduce kernel-speed`"):
+        refreshed(page, tmp_path)
 
 
 def test_files_are_put_where_they_belong(tmp_path: Path) -> None:

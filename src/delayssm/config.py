@@ -17,7 +17,8 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from types import UnionType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
@@ -49,7 +50,7 @@ class Config:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return the configuration that `to_dict` described. Options that are not mentioned have their defaults."""
-        kinds = {_kind(known): known for known in _subclasses(cls)}
+        kinds = {_kind(known): known for known in _subclasses(cls) if known is not Config}
         kind = content.get("kind") if isinstance(content, Mapping) else None
         if kind not in kinds:
             raise ValueError(f"no configuration is called {kind!r} here; there are {', '.join(sorted(kinds))}")
@@ -61,10 +62,12 @@ class Config:
         required = [name for name, field in names.items() if field.default is MISSING and name not in options]
         if required:
             raise ValueError(f"the configuration of {kind} lacks {', '.join(required)}")
-        try:
-            return known(**options)
-        except TypeError as error:
-            raise ValueError(f"the configuration of {kind} has an option of the wrong type: {error}") from error
+        types = get_type_hints(known)
+        for name, value in options.items():
+            if not _is_of_type(value, types[name]):
+                expected = inspect.formatannotation(types[name])
+                raise ValueError(f"option {name} of {kind} must be of type {expected}, not {value!r}")
+        return known(**options)
 
     def narrow(self, to: type[C]) -> C:
         """Return the fields that a base class declares as a configuration of that class."""
@@ -107,7 +110,11 @@ def constructor(
         def take_fields(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
             placed: dict[str, Any] = {name: kwargs.pop(name, None) for name in factory}
             if args and isinstance(args[0], config_class):
-                (config,) = args
+                if len(args) > 1 or kwargs:
+                    raise TypeError(
+                        f"{type(self).__name__} takes a configuration alone; for other options use dataclasses.replace"
+                    )
+                config: Any = args[0]
             else:
                 try:
                     bound = signature.bind(self, *args, **kwargs)
@@ -156,6 +163,21 @@ def _from_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return Config.from_dict(value)
     return tuple(_from_plain(item) for item in value) if isinstance(value, list) else value
+
+
+def _is_of_type(value: Any, hint: Any) -> bool:
+    """Return whether a value is of an annotated type; which of the words of a `Literal` it is, is left to checks."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_is_of_type(value, one) for one in arguments)
+    if origin is Literal:
+        return isinstance(value, type(arguments[0]))
+    if origin is tuple:
+        each = arguments[:1] * len(value) if isinstance(value, tuple) and arguments[-1] is ... else arguments
+        return isinstance(value, tuple) and len(value) == len(each) and all(map(_is_of_type, value, each))
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:

@@ -42,19 +42,27 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
 
     The first module that is entered does this; those inside it are given spans, which pass through as they are.
     """
-    if lengths is None or isinstance(lengths, Spans):
-        return lengths
-    stop = torch.as_tensor(lengths)
-    if stop.shape != x.shape[:1] or stop.dtype.is_floating_point or stop.dtype == torch.bool:
-        raise ValueError(
-            f"lengths must be one whole number per row, shape ({len(x)},), "
-            f"not {stop.dtype} of shape {tuple(stop.shape)}"
-        )
+    if lengths is None:
+        return None
+    spans = lengths if isinstance(lengths, Spans) else Spans(torch.as_tensor(lengths))
+    shape = (len(x), x.shape[1])
+    if spans.fits == shape:
+        return spans
+    start, stop = spans.start, spans.stop
+    for bound in (stop,) if start is None else (stop, start):
+        if bound.shape != x.shape[:1] or bound.dtype.is_floating_point or bound.dtype == torch.bool:
+            raise ValueError(
+                f"lengths must be one whole number per row, shape ({len(x)},), "
+                f"not {bound.dtype} of shape {tuple(bound.shape)}"
+            )
     # Looking at values elsewhere would make the host wait for the device.
     visible = stop.device.type == "cpu" and not torch.compiler.is_compiling()
     if visible and bool(((stop < 0) | (stop > x.shape[1])).any()):
         raise ValueError(f"lengths must lie between 0 and {x.shape[1]}, the length of x, not {stop.tolist()}")
-    return Spans(stop.to(x.device, torch.int64))
+    if visible and start is not None and bool(((start < 0) | (start > stop)).any()):
+        raise ValueError(f"spans need 0 <= start <= stop, not start {start.tolist()} and stop {stop.tolist()}")
+    start = None if start is None else start.to(x.device, torch.int64)
+    return Spans(stop.to(x.device, torch.int64), start, shape)
 
 
 def check_positions(at: Positions, x: Tensor) -> None:

@@ -93,9 +93,9 @@ class Streaming(nn.Module, ABC, Generic[S]):
         path = Path(path)
         saved, about = tensors.read(path, FORMAT)
         mine = self._identity.fingerprint()
-        if about["config"] != mine["config"]:
-            differ = differences(json.loads(about["config"]), json.loads(mine["config"]))
-            raise ValueError(f"{path} has streams of another model: {differ}")
+        theirs, ours = json.loads(about["config"]), json.loads(mine["config"])
+        if theirs != ours:
+            raise ValueError(f"{path} has streams of another model: {differences(theirs, ours)}")
         if about["parameters"] != mine["parameters"]:
             raise ValueError(
                 f"{path} was saved with other values of the parameters: load the checkpoint that belongs to it first, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +20,8 @@ class Spans:
 
     stop: Int[Tensor, " B"]
     start: Int[Tensor, " B"] | None = None
+    #: Rows and length of the batch that the ranges are known to fit, so that they are checked only once.
+    fits: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def lengths(self) -> Int[Tensor, " B"]:

@@ -19,14 +19,16 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
         seed: Seed of newly drawn samples. By default that of the run.
     """
     from delayssm_lab.tasks.delayed import DelayedMemory
-    from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, on_test_samples, overall
+    from delayssm_lab.tasks.task import Split
+    from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, measure
 
     model, run = load_model(directory)
     if not isinstance(run.task, DelayedMemory):
-        value = on_test_samples(model, run, samples)
+        value = measure(model, run.task, Split.TEST, samples, run.seed)
         print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.guess():.4f}")
         return
     by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
     for lag, accuracy in by_lag.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
-    print(f"accuracy {overall(by_lag):.4f}")
+    total = sum(accuracy.mean * accuracy.samples for accuracy in by_lag.values())
+    print(f"accuracy {total / samples:.4f}")

@@ -10,6 +10,7 @@ from typing import Literal
 import tyro
 
 from delayssm_lab.cli.common import before_help, is_first_process, leave
+from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.recipes.delayed import AnyTaskName, ModelName, Scale, preset
 from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
 from delayssm_lab.training.run import Run
@@ -53,17 +54,20 @@ def main(arguments: Sequence[str]) -> None:
     choice, settings = tyro.cli(
         Choice, prog=_PROG, args=arguments if given is None else given, return_unknown_args=True
     )
+    default = _preset(choice)
     try:
         run = tyro.cli(
             Run,
             prog=f"{_PROG} {choice.task} {choice.model} --scale {choice.scale}",
             description="All settings of this run. The options --scale, --schedule and --out come in addition.",
-            default=_preset(choice),
+            default=default,
             args=settings if given is None else ["--help"],
             config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
         )
     except ValueError as error:  # settings that contradict each other
         leave(2, f"delayssm: {error}")
+    if run.task.max_length != default.task.max_length and run.model == default.model:
+        run = replace(run, model=_fitted(run))
     directory = choice.out or Path("runs") / choice.scale / run.name
     training.create(directory, run)
     finish(directory, run)
@@ -99,6 +103,11 @@ def _is_complete(arguments: Sequence[str]) -> bool:
     except SystemExit:
         return False
     return True
+
+
+def _fitted(run: Run) -> Spec:
+    """Return the model with delays up to the length of the sequences, where other lags have changed that."""
+    return run.model.with_delays_up_to(run.task.max_length) if isinstance(run.model, StateSpaceSpec) else run.model
 
 
 def _preset(choice: Choice) -> Run:

@@ -1,4 +1,4 @@
-"""What delay models are compared with. All have an embedding, a final norm, and a head of its own without bias."""
+"""Baselines. All have an embedding, a final norm, and a head without bias whose weights are their own."""
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.backends import choice
+from delayssm.layers.checks import Positions, check_positions
 from delayssm.layers.inputs import Tokens
-from delayssm.layers.streaming import Positions, check_positions
-from delayssm.system.padding import take
+from delayssm.system.spans import take
 from delayssm_lab.models.selective_scan import compiled_scan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LSTMModel(nn.Module):
         self.head = nn.Linear(d_model, vocab_size, bias=False)
 
     def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
-        """Logits after each token, or only after those at the positions `at` of each row."""
+        """Return logits after each token, or only after those at the positions `at` of each row."""
         check_positions(at, x)
         y, _ = self.lstm(self.embedding(x))
         logits: Tensor = self.head(self.norm(take(y, at)))
@@ -35,10 +35,10 @@ class LSTMModel(nn.Module):
 
 
 class TransformersModel(nn.Module):
-    """A causal language model of the `transformers` library, as it is there.
+    """A causal language model of the `transformers` library, unchanged.
 
-    Whole sequences only: padding on the left and prompts in several chunks, which its Mamba gets wrong, cannot be
-    asked for.
+    It takes whole sequences only. Padding on the left and prompts in several chunks, which the Mamba of that library
+    gets wrong, are not offered.
     """
 
     def __init__(self, model: "PreTrainedModel") -> None:
@@ -46,7 +46,7 @@ class TransformersModel(nn.Module):
         self.model = model
 
     def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
-        """Logits after each token, or only after those at the positions `at` of each row."""
+        """Return logits after each token, or only after those at the positions `at` of each row."""
         check_positions(at, x)
         y = self.model.base_model(input_ids=x, use_cache=False).last_hidden_state
         logits: Tensor = self.model.get_output_embeddings()(take(y, at))
@@ -54,9 +54,9 @@ class TransformersModel(nn.Module):
 
 
 class MambaModel(TransformersModel):
-    """The same for Mamba, whose scan is a compiled loop on a CPU (unless the backend is "eager")."""
+    """The Mamba of `transformers`; on a CPU its scan is a compiled loop, unless the backend is "eager"."""
 
     def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
-        """Logits after each token, or only after those at the positions `at` of each row."""
+        """Return logits after each token, or only after those at the positions `at` of each row."""
         with compiled_scan() if choice(x.device.type) == "numba" else nullcontext():
             return super().forward(x, at)

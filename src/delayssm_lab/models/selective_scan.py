@@ -1,8 +1,8 @@
 """A selective scan for the Mamba of `transformers` where no GPU kernel runs.
 
-Without one, that library goes through the sequence token by token under autograd. The backward pass of each token then
-touches tensors as large as the whole sequence, so the time grows with the square of the length: minutes for what a
-compiled loop does in a second. It also keeps every state of every channel at every time.
+Without a GPU kernel, that library goes through the sequence token by token under autograd. The backward pass of each
+token then touches tensors as large as the whole sequence, so the time grows with the square of the length: minutes for
+what a compiled loop does in a second. It also keeps every state of every channel at every time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Scan(torch.autograd.Function):
 
         u, dt, A, B, C = inputs = ctx.saved_tensors
         g_A = A.new_zeros(len(u), *A.shape)
-        found = torch.empty_like(u), torch.empty_like(dt), g_A, torch.empty_like(B), torch.empty_like(C)
+        gradients = torch.empty_like(u), torch.empty_like(dt), g_A, torch.empty_like(B), torch.empty_like(C)
         arrays = (t.numpy() for t in (*inputs, grad_y.float().contiguous()))
-        numba_selective.backward(*arrays, tuple(t.numpy() for t in found))
-        g_u, g_dt, _, g_B, g_C = found
+        numba_selective.backward(*arrays, tuple(t.numpy() for t in gradients))
+        g_u, g_dt, _, g_B, g_C = gradients
         return g_u, g_dt, g_A.sum(0), g_B, g_C
 
 
@@ -54,7 +54,7 @@ def selective_scan(
     delta_bias: Float[Tensor, " D"] | None = None,
     delta_softplus: bool = False,
 ) -> Float[Tensor, "B D L"]:
-    """The scan with what stands around it: dt from its logits, the skip D, the gate z."""
+    """Return the scan with what surrounds it: dt from its logits, the skip D, the gate z."""
     if delta_bias is not None:
         dt = dt + delta_bias.unsqueeze(-1)
     if delta_softplus:
@@ -68,7 +68,7 @@ def selective_scan(
 
 @contextmanager
 def compiled_scan() -> Iterator[None]:
-    """While open, the Mamba of `transformers` uses the scan above for whole sequences on a CPU."""
+    """Let the Mamba of `transformers` use the scan above for whole sequences on a CPU, within a block."""
     from transformers.models.mamba import modeling_mamba
 
     theirs = modeling_mamba.mamba_selective_scan

@@ -39,7 +39,7 @@ def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
         ds4d, s4d = preset(name, "ds4d", scale), preset(name, "s4d", scale)
         runs = [ds4d, s4d]
         if scale == "paper" and name in ORIGINAL_WIDTHS:
-            original = replace(s4d.model, d_model=ORIGINAL_WIDTHS[name])
+            original = s4d.model.with_width(ORIGINAL_WIDTHS[name])
             runs.append(replace(s4d, model=original, label="S4D's own recipe"))
         for run in runs:
             sizes = str(run.model.depth), str(run.model.d_model), str(getattr(run.model, "d_state", "-"))

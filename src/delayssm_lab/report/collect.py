@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from delayssm_lab.recipes import general as benchmarks
+from delayssm_lab.recipes import general
 from delayssm_lab.training.run import AnyTask, Run, load
 from delayssm_lab.training.trainer import Summary, read_metrics, read_summary
 
 #: The order of columns and rows; others follow.
 TASK_ORDER = [
     *(f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")),
-    *(task.label for task in benchmarks.TASKS.values()),
+    *(run.task.label for run in general.PAPER.values()),
 ]
 MODEL_ORDER = ["LSTM", "S4D", "Mamba", "DS4D narrow", "DS4D", "GPT-2", "Llama"]
 

@@ -13,7 +13,7 @@ from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import OTHER, STYLES, legend, panels
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Metric
-from delayssm_lab.training.evaluate import initial_model, load_model
+from delayssm_lab.training.evaluate import load_model
 
 
 def curves(results: Results) -> Figure:
@@ -58,7 +58,7 @@ def delays(results: Results) -> Figure | None:
     figure, axes = panels(len(cells), width=4.4, height=2.8)
     for axis, (task, model, cell) in zip(axes, cells, strict=True):
         trained, run = load_model(cell.records[0].directory)
-        for layer, (before, after) in enumerate(zip(_delays(initial_model(run)), _delays(trained), strict=True)):
+        for layer, (before, after) in enumerate(zip(_delays(run.initial_model()), _delays(trained), strict=True)):
             color, marker = _LAYERS[layer % len(_LAYERS)]
             axis.scatter(
                 before, after - before, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}"

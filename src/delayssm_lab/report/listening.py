@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from delayssm.models.pooled import PooledModel
-from delayssm_lab.models.specs import StateSpace
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.report.drawing import panels
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.training.evaluate import load_model
@@ -24,7 +24,7 @@ class Listener:
 
     def __init__(self, directory: Path) -> None:
         model, run = load_model(directory)
-        causal = isinstance(run.model, StateSpace) and not run.model.bidirectional
+        causal = isinstance(run.model, StateSpaceSpec) and not run.model.layer.bidirectional
         if not (causal and isinstance(run.task, SpeechCommands) and isinstance(model, PooledModel)):
             raise ValueError(f"{directory} is no run that can listen; train one with: delayssm train sc-ar ds4d")
         self.model, self.task = model, run.task

@@ -16,7 +16,7 @@ from delayssm_lab.report.collect import Cell, Record, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training.evaluate import answers, load_model
+from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.run import to_json
 
 
@@ -154,7 +154,8 @@ def _answers(results: Results) -> list[Answers]:
         seed = next(iter(cells.values())).records[0].run.seed
         batch = task.batch(seed, Split.VALIDATION, [0])
         said = {
-            model: answers(load_model(cell.records[0].directory)[0], batch)[0].tolist() for model, cell in cells.items()
+            model: task.answers(load_model(cell.records[0].directory)[0], batch)[0].tolist()
+            for model, cell in cells.items()
         }
         source = batch.tokens[0, : task.data_length].tolist()
         lag = int(batch.positions[0, 0]) - task.data_length

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from delayssm_lab.models.specs import DS4D
+from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BenchmarkName, mini
 from delayssm_lab.report import tables
 from delayssm_lab.studies.general import evidence, heading, tested
@@ -26,9 +27,9 @@ LABEL = "DS4D, p = H/L"
 
 def spaced(run: Run) -> Run:
     """The same run with p = H/L."""
-    assert isinstance(run.model, DS4D)
+    assert isinstance(run.model, StateSpaceSpec)
     fraction = round(run.model.d_model / run.task.max_length, 3)
-    return replace(run, model=replace(run.model, branch_fraction=fraction), label=LABEL)
+    return replace(run, model=run.model.with_layer(branch_fraction=fraction), label=LABEL)
 
 
 def mini_runs() -> tuple[Run, ...]:
@@ -57,7 +58,8 @@ class BranchFraction(Trained):
         for label, task in results.tasks.items():
             cells = (tested(task, results.cells.get((label, model))) for model in models)
             specs = (run.model for run in self.runs if run.task == task)
-            fractions = (f"{spec.branch_fraction:g}" for spec in specs if isinstance(spec, DS4D))
+            layers = (spec.layer for spec in specs if isinstance(spec, StateSpaceSpec))
+            fractions = (f"{layer.branch_fraction:g}" for layer in layers if isinstance(layer, DS4DConfig))
             rows.append([heading(task), *cells, *fractions])
         yield "table.md", tables.markdown(["task", *models, "p of DS4D", "H/L"], rows).encode()
         yield from evidence(results)

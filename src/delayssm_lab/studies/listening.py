@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from delayssm_lab.models.specs import DS4D
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import mini
 from delayssm_lab.report import listening as listen
 from delayssm_lab.report.drawing import png
@@ -26,8 +26,8 @@ def mini_run() -> tuple[Run, ...]:
     mean over all so far.
     """
     run = mini("sc-bi", "ds4d")
-    assert isinstance(run.model, DS4D)
-    return (replace(run, model=replace(run.model, bidirectional=False), label="DS4D, causal"),)
+    assert isinstance(run.model, StateSpaceSpec)
+    return (replace(run, model=run.model.with_layer(bidirectional=False), label="DS4D, causal"),)
 
 
 @dataclass(frozen=True)

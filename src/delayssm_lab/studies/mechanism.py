@@ -11,14 +11,16 @@ import torch
 from torch import nn
 
 from delayssm.layers.layer import Layer
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.layers.ssm import DelaySSM, DiagonalSSM, DiagonalSSMConfig
 from delayssm.system import parameters
 from delayssm_lab.report import tables
 from delayssm_lab.studies import paper
 from delayssm_lab.studies.study import File, Measured, Values
 from delayssm_lab.studies.trained import finished, one_of_each_task, train
 from delayssm_lab.tasks.delayed import DelayedMemory
-from delayssm_lab.training.evaluate import accuracy_by_lag, initial_model, load_model, overall
+from delayssm_lab.tasks.task import Split
+from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.evaluate import measure as measure_on
 from delayssm_lab.training.run import Run
 
 
@@ -55,7 +57,7 @@ class Mechanism(Measured[Point]):
         model, run = load_model(work / "mini" / point.run)
         task = run.task
         assert isinstance(task, DelayedMemory)
-        before, after = _systems(initial_model(run)), _systems(model)
+        before, after = _systems(run.initial_model()), _systems(model)
         delays = [torch.cat([ssm.delays().double() for ssm in systems]) for systems in (before, after)]
         mus = [torch.cat([ssm.discretize().mu for ssm in systems]) for systems in (before, after)]
         models = {
@@ -68,7 +70,7 @@ class Mechanism(Measured[Point]):
             "mean delay at the best": float(delays[1].mean()),
             "mean |change of delay|": float((delays[1] - delays[0]).abs().mean()),
             "mean |change of mu|": float((mus[1] - mus[0]).abs().mean()),
-            **{name: overall(accuracy_by_lag(m, task, point.samples, run.seed)) for name, m in models.items()},
+            **{name: measure_on(m, task, Split.VALIDATION, point.samples, run.seed) for name, m in models.items()},
         }
 
     def show(self, results: Mapping[Point, Values]) -> Iterable[File]:
@@ -104,12 +106,7 @@ def without_branch(model: nn.Module) -> nn.Module:
 
 
 def _diagonal(ssm: DelaySSM) -> DiagonalSSM:
-    diagonal = DiagonalSSM(
-        ssm.d_model,
-        ssm.d_state,
-        input="absorbed" if ssm.B is None else "explicit",
-        bidirectional=ssm.bidirectional,
-    )
+    diagonal = DiagonalSSM(ssm.config.narrow(DiagonalSSMConfig))  # type: ignore[arg-type]
     values = {name: value for name, value in ssm.state_dict().items() if name not in ("r", "theta", "nu_tau")}
     dt = parameters.step_size(ssm.nu_dt)[:, None]
     kept = nn.functional.logsigmoid(-ssm.r.double())  # log(1 - p)

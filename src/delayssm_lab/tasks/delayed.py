@@ -175,12 +175,9 @@ class DelayedMemory:
 
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Recall:
         """The samples with these numbers. Each is made from (seed, split, index) alone."""
-        data = np.empty((len(indices), self.data_length), np.int64)
-        lag = np.empty(len(indices), np.int64)
-        for row, index in enumerate(indices):
-            random = np.random.Generator(np.random.Philox(key=[seed, split], counter=[0, index, 0, 0]))
-            data[row] = random.integers(1, self.largest_token, self.data_length, endpoint=True)
-            lag[row] = random.integers(*self.lags, endpoint=True)
+        samples = [self._draw(seed, split, index) for index in indices]
+        data = np.stack([data for data, _ in samples])
+        lag = np.array([lag for _, lag in samples])
         target = self.target(data)
         tokens = np.full((len(indices), self.max_length + 1), PAD)
         tokens[:, : self.data_length] = data
@@ -190,10 +187,26 @@ class DelayedMemory:
         np.put_along_axis(tokens, positions + 1, target, axis=1)
         return Recall(torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(positions), torch.from_numpy(target))
 
+    def lag(self, seed: int, split: Split, index: int) -> int:
+        """Return the lag of the sample with this number."""
+        return self._draw(seed, split, index)[1]
+
+    def answers(self, model: nn.Module, batch: Recall) -> Int[Tensor, "B T"]:
+        """Return the most likely token at each supervised position."""
+        with torch.no_grad():
+            answers: Tensor = model(batch.tokens, at=batch.positions).argmax(-1)
+        return answers
+
     def guess(self) -> float:
         """Accuracy of the best guess that ignores the data: the most frequent target. By counting, 4096 samples."""
         targets = self.batch(0, Split.VALIDATION, range(4096)).targets
         return float(torch.stack([column.bincount().max() for column in targets.T]).sum()) / math.prod(targets.shape)
+
+    def _draw(self, seed: int, split: Split, index: int) -> tuple[NDArray[np.int64], int]:
+        """Return the data and the lag of one sample."""
+        random = np.random.Generator(np.random.Philox(key=[seed, split], counter=[0, index, 0, 0]))
+        data = random.integers(1, self.largest_token, self.data_length, endpoint=True)
+        return data, int(random.integers(*self.lags, endpoint=True))
 
     def _largest_target(self, token: int) -> int:
         return int(self.target(np.full(self.data_length, token)).max())

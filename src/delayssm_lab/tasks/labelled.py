@@ -19,7 +19,7 @@ from delayssm.models.pooled import PooledModel, Pooling
 from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.data.prepared.reader import Prepared
-from delayssm_lab.models.specs import Spec, StateSpace
+from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.tasks.task import Batch, Metric, Score, Split, classified
 
 Numbers = NDArray[np.int64]
@@ -100,14 +100,14 @@ class Labelled(ABC):
 
     def pooled(self, spec: Spec, outputs: int | None) -> PooledModel:
         """A model of one sequence."""
-        if not isinstance(spec, StateSpace):
+        if not isinstance(spec, StateSpaceSpec):
             raise ValueError(f"{self.label} is a task for DS4D and S4D; a {spec.family} here answers to tokens only")
         return PooledModel(
             self.inputs(spec.d_model),
-            spec.backbone(self.max_length),
+            spec.backbone(),
             outputs,
             self.pooling,
-            spec.norm if spec.prenorm else None,
+            spec.block.norm if spec.block.prenorm else None,
         )
 
     def size(self, split: Split) -> int:

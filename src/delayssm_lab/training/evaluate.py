@@ -1,80 +1,91 @@
-"""A trained model, and how well it does."""
+"""Trained models, and how well they do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from delayssm_lab.tasks.delayed import DelayedMemory, Recall
-from delayssm_lab.tasks.task import Split
+from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.task import Batch, Split, Task
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training.run import Run, load
 
 
-def initial_model(run: Run) -> nn.Module:
-    """The model of a run before its first step."""
-    torch.manual_seed(run.seed)
-    return run.build()
-
-
 def load_model(directory: Path) -> tuple[nn.Module, Run]:
-    """The model of a run with its best weights, ready to answer."""
+    """Return the model of a run with its best weights, in evaluation mode, and the run."""
     run, _ = load(directory)
-    model = initial_model(run)
+    model = run.initial_model()
     weights, _ = checkpoint.read(checkpoint.best(directory))
     model.load_state_dict(weights)
     return model.eval(), run
 
 
-@torch.no_grad()
-def answers(model: nn.Module, batch: Recall) -> Tensor:
-    """The most likely token at each supervised position, (batch, positions)."""
-    found: Tensor = model(batch.tokens, at=batch.positions).argmax(-1)
-    return found
+@dataclass(frozen=True)
+class Totals:
+    """Sums over answers.
+
+    Args:
+        loss: Sum of losses.
+        points: Sum of points, see `Metric`.
+        answers: Number of answers.
+    """
+
+    loss: float = 0.0
+    points: float = 0.0
+    answers: float = 0.0
 
 
 @torch.no_grad()
-def on_test_samples(model: nn.Module, run: Run, samples: int, rows_at_once: int = 32) -> float:
-    """The metric on test samples, at most so many."""
-    size = run.task.size(Split.TEST)
-    if not size:
-        raise ValueError(f"{run.task.label} has no test samples")
-    points = answers = 0.0
-    for first in range(0, min(samples, size), rows_at_once):
-        numbers = range(first, min(first + rows_at_once, samples, size))
-        found = run.task.batch(run.seed, Split.TEST, numbers).score(model)
-        points, answers = points + float(found.points), answers + found.count
-    return run.task.metric.of(points / answers)
+def evaluate(model: nn.Module, batches: Iterable[Batch]) -> Totals:
+    """Return the sums of loss and points of a model over batches, in evaluation mode."""
+    model.eval()
+    loss = points = answers = 0.0
+    for batch in batches:
+        score = batch.score(model)
+        loss, points = loss + float(score.loss), points + float(score.points)
+        answers += score.count
+    return Totals(loss, points, answers)
+
+
+def batches(task: Task, seed: int, split: Split, numbers: Sequence[int], rows_at_once: int = 32) -> Iterator[Batch]:
+    """Yield the samples with these numbers, a few at a time."""
+    for first in range(0, len(numbers), rows_at_once):
+        yield task.batch(seed, split, numbers[first : first + rows_at_once])
+
+
+def measure(model: nn.Module, task: Task, split: Split, count: int, seed: int) -> float:
+    """Return the metric of a model on the first `count` samples of a split, or on all if there are fewer."""
+    if count < 1:
+        raise ValueError(f"samples must be at least 1, not {count}")
+    size = task.size(split)
+    if size == 0:
+        raise ValueError(f"{task.label} has no {split.name.lower()} samples")
+    numbers = range(count if size is None else min(count, size))
+    totals = evaluate(model, batches(task, seed, split, numbers))
+    return task.metric.of(totals.points / totals.answers)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A share of correct answers, and how many samples it is from."""
+    """A share of correct answers, and the number of samples that it is from."""
 
     mean: float
     samples: int
 
 
-def accuracy_by_lag(
-    model: nn.Module, task: DelayedMemory, samples: int, seed: int, rows_at_once: int = 32
-) -> dict[int, Accuracy]:
-    """On validation samples of a task, for each lag that occurs. Another seed gives other samples."""
+def accuracy_by_lag(model: nn.Module, task: DelayedMemory, samples: int, seed: int) -> dict[int, Accuracy]:
+    """Return the accuracy on validation samples for each lag that occurs. Another seed gives other samples."""
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    right: dict[int, list[float]] = {}
-    for first in range(0, samples, rows_at_once):
-        indices = range(first, min(first + rows_at_once, samples))
-        batch = task.batch(seed, Split.VALIDATION, indices)
-        correct = (answers(model, batch) == batch.targets).double().mean(1)
-        for position, value in zip(batch.positions[:, 0].tolist(), correct.tolist(), strict=True):
-            right.setdefault(position - task.data_length, []).append(value)
-    return {lag: Accuracy(sum(values) / len(values), len(values)) for lag, values in sorted(right.items())}
-
-
-def overall(by_lag: Mapping[int, Accuracy]) -> float:
-    """The share of correct answers over all lags."""
-    return sum(a.mean * a.samples for a in by_lag.values()) / sum(a.samples for a in by_lag.values())
+    numbers: dict[int, list[int]] = {}
+    for number in range(samples):
+        numbers.setdefault(task.lag(seed, Split.VALIDATION, number), []).append(number)
+    by_lag = {}
+    for lag, chosen in sorted(numbers.items()):
+        totals = evaluate(model, batches(task, seed, Split.VALIDATION, chosen))
+        by_lag[lag] = Accuracy(totals.points / totals.answers, len(chosen))
+    return by_lag

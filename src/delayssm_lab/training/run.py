@@ -1,4 +1,4 @@
-"""Everything that decides a run, as a value that can be written down and read again."""
+"""Everything that decides a run, as a value that can be written to a file and read again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cattrs
+import torch
 from cattrs.strategies import configure_tagged_union
 from torch import nn
 
+from delayssm.config import Config
 from delayssm.models.matching import count_parameters
 from delayssm.storage import files
 from delayssm_lab.models.specs import Spec
@@ -31,24 +33,24 @@ class Training:
     """How a model is trained: AdamW on a new batch at each step.
 
     Args:
-        steps: optimiser steps; None if epochs are counted.
-        epochs: how often each training sample is seen; None if steps are counted.
-        batch_size: samples per step, over all processes.
-        lr: learning rate.
-        dt_lr: learning rate of the step sizes of state-space layers; None: the same.
-        dynamics_lr: learning rate of the base dynamics and of B in state-space layers; None: the same.
-        weight_decay: for matrices, except those of state-space layers.
-        schedule: how the learning rate changes.
-        clip: largest norm of the gradient; None: any.
-        precision: "no" is float32; "bf16" is mixed.
-        rows_at_once: samples that one process pushes through the model together; gradients of the parts of its share of
+        steps: Optimiser steps; None if epochs are counted.
+        epochs: Passes over the training samples; None if steps are counted.
+        batch_size: Samples per step, over all processes.
+        lr: Learning rate.
+        dt_lr: Learning rate of the step sizes of state-space layers; None: 1e-4 for DS4D, at most 1e-3 for S4D.
+        dynamics_lr: Learning rate of the base dynamics and of B in state-space layers; None: `lr`.
+        weight_decay: Weight decay of matrices, except those of state-space layers.
+        schedule: How the learning rate changes.
+        clip: Largest norm of the gradient; None: no clipping.
+        precision: "no" is float32; "bf16" is mixed precision.
+        rows_at_once: Samples that one process runs through the model together; gradients of the parts of its share of
             the batch are added up. None: all at once. Batch norm sees each part by itself.
-        evaluate_every: steps between evaluations; the last step is always followed by one.
-        checkpoint_every: steps between checkpoints to resume from.
-        validation_size: samples to evaluate on, if there are as many; None: all.
-        test_size: samples to test the best weights on at the end, if there are any; None: all.
-        target: stop as soon as an evaluation finds this accuracy, or error; None: never.
-        patience: stop after this many evaluations without a better one; None: never.
+        evaluate_every: Steps between evaluations; the last step is always followed by one.
+        checkpoint_every: Steps between checkpoints to resume from.
+        validation_size: Samples to evaluate on, if there are as many; None: all.
+        test_size: Samples to test the best weights on at the end, if there are any; None: all.
+        target: Accuracy, or error, at which training stops; None: it does not.
+        patience: Evaluations without improvement after which training stops; None: it does not.
     """
 
     steps: int | None = None
@@ -90,11 +92,11 @@ class Run:
     """One training run.
 
     Args:
-        task: what is learned.
-        model: by what; its sizes.
-        training: how.
-        seed: of initial parameters and data.
-        label: what reports call the model, if not by its family.
+        task: Task to learn.
+        model: Model to train.
+        training: How it is trained.
+        seed: Seed of initial parameters and data.
+        label: Name of the model in reports; by default its family.
     """
 
     task: AnyTask
@@ -105,18 +107,18 @@ class Run:
 
     @property
     def name(self) -> str:
-        """For a directory among others: task, model, learning rate, seed."""
+        """Name of its directory: task, model, learning rate, seed."""
         words = f"{self.task.label.replace(' delay', '')} {self.model_label}"
         return f"{re.sub('[^a-z0-9]+', '-', words.lower())}-lr{self.training.lr:g}-seed{self.seed}"
 
     @property
     def model_label(self) -> str:
-        """What reports call the model."""
+        """Name of the model in reports."""
         return self.label or self.model.family
 
     @property
     def steps(self) -> int:
-        """Optimiser steps in all. Where epochs are counted, the data must be there."""
+        """Total number of optimiser steps. Where epochs are counted, the data must be there."""
         if self.training.steps is not None:
             return self.training.steps
         size = self.task.size(Split.TRAIN)
@@ -125,28 +127,33 @@ class Run:
         return math.ceil(self.training.epochs * size / self.training.batch_size)
 
     def build(self) -> nn.Module:
-        """The model, freshly initialised."""
+        """Return the model with other initial values each time."""
         return self.task.build(self.model)
 
+    def initial_model(self) -> nn.Module:
+        """Return the model as it is before the first step."""
+        torch.manual_seed(self.seed)
+        return self.build()
+
     def parameters(self) -> int:
-        """How many the model has."""
+        """Return the number of parameters of the model."""
         return count_parameters(self.build)
 
 
 def to_json(value: Any) -> Any:
-    """A value made of the dataclasses above, ready for `json.dumps`."""
+    """Return a value made of the dataclasses above as JSON-able values."""
     return _CONVERTER.unstructure(value)
 
 
 def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
-    """Write `directory`/config.json."""
+    """Write the run, and the environment that it began in, to config.json in a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     content = {"run": _CONVERTER.unstructure(run), "environment": environment}
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
 
 
 def load(directory: Path) -> tuple[Run, dict[str, str]]:
-    """What `save` wrote: the run, and the environment that it began in, empty if it has not."""
+    """Return what `save` wrote: the run, and the environment that it began in, empty if it has not."""
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text())
@@ -158,20 +165,25 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
 
 
 def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
-    """The run and the environment that a file describes, from its content. What is not said has its default."""
+    """Return the run and the environment that the content of a file describes; what is missing has its default."""
     try:
         return _CONVERTER.structure(content["run"], Run), dict(content["environment"])
-    except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError) as error:
+    except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError, ValueError) as error:
         reasons = cattrs.transform_error(error) if isinstance(error, cattrs.BaseValidationError) else [repr(error)]
         raise ValueError(f"{path} does not describe a run of this version: {'; '.join(reasons)}") from error
 
 
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for union in (Copy | Sum | WeightedSum, Schedule, Spec):
+    converter.register_unstructure_hook_func(_is_config, lambda config: config.to_dict())
+    converter.register_structure_hook_func(_is_config, lambda content, kind: kind.from_dict(content))
+    for union in (Copy | Sum | WeightedSum, Schedule, Spec, AnyTask):
         configure_tagged_union(union, converter, tag_name="kind")
-    configure_tagged_union(AnyTask, converter, tag_name="kind", default=DelayedMemory)  # once the only one
     return converter
+
+
+def _is_config(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Config)
 
 
 _CONVERTER = _converter()

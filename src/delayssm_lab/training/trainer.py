@@ -33,7 +33,7 @@ from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training.checkpoint import Progress
-from delayssm_lab.training.evaluate import initial_model
+from delayssm_lab.training.evaluate import evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.run import save as save_run
@@ -142,12 +142,17 @@ class Trainer:
                 f"a batch of {run.training.batch_size} cannot be shared by {accelerator.num_processes} processes; "
                 "raise batch_size or use fewer"
             )
-        model = initial_model(run)
+        model = run.initial_model()
         if accelerator.num_processes > 1:
             self._share_statistics(model)
         self.parameters = sum(p.numel() for p in model.parameters())
-        dt_lr = self.training.lr if self.training.dt_lr is None else self.training.dt_lr
-        groups = param_groups(model, self.training.lr, dt_lr, self.training.weight_decay, self.training.dynamics_lr)
+        groups = param_groups(
+            model,
+            self.training.lr,
+            weight_decay=self.training.weight_decay,
+            dt_lr=self.training.dt_lr,
+            dynamics_lr=self.training.dynamics_lr,
+        )
         self.rates = [group["lr"] for group in groups]
         self.model: nn.Module
         self.optimiser: torch.optim.Optimizer
@@ -250,20 +255,14 @@ class Trainer:
             files.append(self.directory / "metrics.jsonl", json.dumps(entry))
         self.display.show(self._status(entry["train_loss"], entry[f"train_{name}"], evaluated=True))
 
-    @torch.no_grad()
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
-        """Mean loss and metric on the first `count` samples of a split, if there are as many; None: on all."""
-        self.model.eval()
+        """Return mean loss and metric on the first `count` samples of a split, if there are as many; None: on all."""
         size = self.run.task.size(split)
         if count is None and size is None:
             raise ValueError(f"{self.run.task.label} has no end of samples; say how many to evaluate on")
         count = min(n for n in (count, size) if n is not None)
-        sums = [0.0, 0.0, 0.0]
-        for batch in self._batches(split, 0, count):
-            found = batch.score(self.model)
-            new = float(found.loss), float(found.points), float(found.count)
-            sums = [a + b for a, b in zip(sums, new, strict=True)]
-        loss, points, answers = self._sum(sums)
+        totals = evaluate(self.model, self._batches(split, 0, count))
+        loss, points, answers = self._sum([totals.loss, totals.points, totals.answers])
         return loss / answers, self.metric.of(points / answers)
 
     def _batches(self, split: Split, first: int, count: int) -> Iterator[Batch]:

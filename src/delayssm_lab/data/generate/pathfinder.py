@@ -63,7 +63,7 @@ class PathfinderGenerator:
         paddle_contrast: Additional factor for the brightness of target contours.
         antialias: Factor by which the resolution is increased for drawing.
         paddle_retries: Number of further attempts at a paddle before its contour fails.
-        distractor_retries: Number of further attempts at a distractor that failed. Targets are attempted until they fit.
+        distractor_retries: Number of further attempts at a failed distractor. Targets are attempted until they fit.
     """
 
     size: int
