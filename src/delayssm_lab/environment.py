@@ -1,4 +1,4 @@
-"""What this process runs on: devices, cores, memory, versions."""
+"""The machine and the software that this process runs on."""
 
 import os
 import platform
@@ -13,12 +13,12 @@ Device = Literal["cpu", "cuda"]
 
 
 def best_device() -> Device:
-    """The GPU if there is one."""
+    """Return "cuda" if torch can use a GPU here, otherwise "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def require_device(device: Device) -> None:
-    """Raise if there is no such device here."""
+    """Raise an error if torch cannot use the device here."""
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             "there is no CUDA GPU here that this torch can use; measure on the CPU, or install a CUDA torch"
@@ -26,22 +26,22 @@ def require_device(device: Device) -> None:
 
 
 def available_cores() -> int:
-    """Cores that this process may run on, which can be fewer than the machine has."""
+    """Return the number of cores that this process may run on, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def wait(device: Device) -> None:
-    """Until the device has done what it was asked to, before a look at the clock."""
+def synchronize(device: Device) -> None:
+    """Wait until the device has finished all its work, so that the clock can be read."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def peak_memory(device: Device = "cpu") -> int:
-    """The largest resident set of this process so far, or what it has had at most on the GPU, in bytes."""
+    """Return the largest resident set of this process so far, or its largest allocation on the GPU, in bytes."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage tells on Linux includes that of the parent before the process began
+    if status.exists():  # on Linux, getrusage includes the peak of the parent process before the fork
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     import resource
@@ -68,7 +68,7 @@ def describe() -> dict[str, str]:
 
 
 def revision() -> str:
-    """The commit of the checkout that this code is in; "-dirty" if files have changed since."""
+    """Return the commit of the checkout that this code is in, with "-dirty" if files have changed since."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -77,7 +77,7 @@ def revision() -> str:
 
 
 def _machine() -> str:
-    """Return the model of the CPU."""
+    """Return the model name of the CPU."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,11 +1,12 @@
-"""Bad input is refused with the value that was wrong and what to do."""
+"""Wrong input is an error that shows the value and says what to do."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, Stack, backend
+from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, Spans, Stack, backend
+from tests.contracts.modules import Build
 
 H = 4
 
@@ -33,6 +34,7 @@ H = 4
         (lambda: DelaySSM(H, 8, phase=float("inf")), "phase must be a finite angle"),
         (lambda: DelaySSM(H, 8, dt_min=0.1, dt_max=0.01), "dt_min <= dt_max"),
         (lambda: DelaySSM(H, 8, dt_min=0.0), "0 < dt_min"),
+        (lambda: DelaySSM(H, 8, contour="circle"), "contour must be .* not 'circle'"),
         (lambda: DS4D(H, 8, dropout=1.0), r"dropout must lie in \[0, 1\), not 1.0"),
         (lambda: Block(S4D(H), norm="rms"), "norm must be .* not 'rms'"),
         (lambda: Stack([]), "at least one block"),
@@ -51,6 +53,8 @@ def test_values(build: Callable[[], object], message: str) -> None:
 def test_unknown_options(cls: type) -> None:
     with pytest.raises(TypeError, match="branch_fractoin"):
         cls(H, branch_fractoin=0.1)
+    with pytest.raises(TypeError, match="takes a configuration alone"):
+        cls(cls(H).config, dropout=0.1)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_unknown_options(cls: type) -> None:
         lambda: Stack([Block(S4D(H, 8))]),
     ],
 )
-def test_inputs(build: Callable[[], DelaySSM]) -> None:
+def test_inputs(build: Build) -> None:
     module = build()
     x = torch.randn(2, 5, H)
     for wrong, kind, message in (
@@ -82,6 +86,10 @@ def test_inputs(build: Callable[[], DelaySSM]) -> None:
         ([-1, 5], "between 0 and 5"),
         ([5], r"shape \(2,\), not torch.int64 of shape \(1,\)"),
         (torch.tensor([1.0, 2.0]), "whole number"),
+        (Spans(torch.tensor([5, 6])), r"between 0 and 5, the length of x, not \[5, 6\]"),
+        (Spans(torch.tensor([5])), r"shape \(2,\), not torch.int64 of shape \(1,\)"),
+        (Spans(torch.tensor([5, 2]), torch.tensor([-1, 0])), r"start <= stop, not start \[-1, 0\] and stop \[5, 2\]"),
+        (Spans(torch.tensor([5, 2]), torch.tensor([0, 3])), "0 <= start <= stop"),
     ):
         with pytest.raises(ValueError, match=message):
             module(x, lengths=lengths)

@@ -1,33 +1,30 @@
-"""Outputs at some positions: those of the whole sequence, gradients included."""
-
-from collections.abc import Callable
+"""Outputs at some positions are those of the whole sequence, gradients included."""
 
 import pytest
 import torch
 
-from delayssm.layers.streaming import Streaming
-from tests.contracts.test_chunking import BIDIRECTIONAL, MODULES, H, make
+from tests.contracts.modules import MODULES, Build, H, every_module_and_direction, make
 
 
-@pytest.mark.parametrize("build", [*MODULES.values(), *BIDIRECTIONAL.values()])
+@every_module_and_direction
 @pytest.mark.parametrize("training", [False, True])
-def test_outputs_at_some_positions_are_those_of_the_whole(build: Callable[[], Streaming], training: bool) -> None:
+def test_outputs_at_some_positions_are_those_of_the_whole(build: Build, training: bool) -> None:
     module = make(build).train(training)
     x = torch.randn(3, 20, H)
     lengths = torch.tensor([20, 11, 5])
-    at = torch.tensor([[19, 0, 7, 7], [10, 3, 11, 19], [4, 5, 0, 2]])  # twice the same, and some in the padding
+    at = torch.tensor([[19, 0, 7, 7], [10, 3, 11, 19], [4, 5, 0, 2]])  # one position twice, and some in the padding
     weights = torch.randn(3, 4, H)
-    found = []
+    results = []
     for some in (True, False):
         torch.manual_seed(2)  # dropout
         module.zero_grad()
         inputs = x.clone().requires_grad_()
         y = module(inputs, lengths, at) if some else module(inputs, lengths)[torch.arange(3)[:, None], at]
         (y * weights).sum().backward()
-        found.append([y, inputs.grad, *(p.grad for p in module.parameters())])
-    for a, b in zip(*found, strict=True):
+        results.append([y, inputs.grad, *(p.grad for p in module.parameters())])
+    for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
-    assert found[0][0][1, 2:].eq(0).all()
+    assert results[0][0][1, 2:].eq(0).all()
 
 
 def test_wrong_positions_are_refused() -> None:

@@ -44,11 +44,13 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
     """
     if lengths is None:
         return None
-    spans = lengths if isinstance(lengths, Spans) else Spans(torch.as_tensor(lengths))
     shape = (len(x), x.shape[1])
-    if spans.fits == shape:
-        return spans
-    start, stop = spans.start, spans.stop
+    if isinstance(lengths, Spans):
+        if lengths.fits == shape:
+            return lengths
+        start, stop = lengths.start, lengths.stop
+    else:
+        start, stop = None, torch.as_tensor(lengths)
     for bound in (stop,) if start is None else (stop, start):
         if bound.shape != x.shape[:1] or bound.dtype.is_floating_point or bound.dtype == torch.bool:
             raise ValueError(

@@ -21,14 +21,15 @@ def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000,
     import torch
 
     from delayssm.storage import files
-    from delayssm_lab.report import listening
+    from delayssm_lab.listener import Listener, chunks, read_wav
     from delayssm_lab.report.drawing import png
+    from delayssm_lab.report.figures import running_predictions
 
-    audio = listening.read(recording)
-    listener = listening.Listener(run)
+    audio = read_wav(recording)
+    listener = Listener(run)
     rate, words = listener.task.rate, listener.task.words
     position, predictions = 0, []
-    for samples in listening.chunks(audio, chunk):
+    for samples in chunks(audio, chunk):
         probabilities = listener.hear(samples)
         position += len(samples)
         predictions.append(probabilities)
@@ -38,5 +39,5 @@ def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000,
     if not sum(map(len, predictions)):
         raise ValueError(f"{recording} is too short for a prediction")
     path = out or Path(f"{recording.stem}.png")
-    files.write(path, png(listening.figure(audio, torch.cat(predictions).numpy(), words)))
+    files.write(path, png(running_predictions(audio, torch.cat(predictions).numpy(), words)))
     print(f"Wrote {path.resolve()}")

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> None:
     choice, settings = tyro.cli(
         Choice, prog=_PROG, args=arguments if given is None else given, return_unknown_args=True
     )
-    default = _preset(choice)
     try:
+        default = _preset(choice)
         run = tyro.cli(
             Run,
             prog=f"{_PROG} {choice.task} {choice.model} --scale {choice.scale}",
@@ -64,10 +64,9 @@ def main(arguments: Sequence[str]) -> None:
             args=settings if given is None else ["--help"],
             config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
         )
-    except ValueError as error:  # settings that contradict each other
+    except ValueError as error:  # a model that cannot learn the task, or settings that contradict each other
         leave(2, f"delayssm: {error}")
-    if run.task.max_length != default.task.max_length and run.model == default.model:
-        run = replace(run, model=_fitted(run))
+    run = replace(run, model=_fitted(run.model, default.task.max_length, run.task.max_length))
     directory = choice.out or Path("runs") / choice.scale / run.name
     training.create(directory, run)
     finish(directory, run)
@@ -105,9 +104,11 @@ def _is_complete(arguments: Sequence[str]) -> bool:
     return True
 
 
-def _fitted(run: Run) -> Spec:
-    """Return the model with delays up to the length of the sequences, where other lags have changed that."""
-    return run.model.with_delays_up_to(run.task.max_length) if isinstance(run.model, StateSpaceSpec) else run.model
+def _fitted(model: Spec, preset_length: int, length: int) -> Spec:
+    """Return the model with delays up to the length of the sequences, unless --max-delay has set another limit."""
+    if isinstance(model, StateSpaceSpec) and model == model.with_delays_up_to(preset_length):
+        return model.with_delays_up_to(length)
+    return model
 
 
 def _preset(choice: Choice) -> Run:

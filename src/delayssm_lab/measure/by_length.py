@@ -47,6 +47,6 @@ def figure(content: Mapping[str, Sequence[Line]], logarithmic: Collection[str] =
         if title in logarithmic:
             axis.set_yscale("log")
         else:
-            axis.set_ylim(bottom=0)
-    legend(drawing, axes, columns=4)
+            axis.set_ylim(0, 1.1 * max((value for line in lines for value in line.values.values()), default=1))
+    legend(drawing, axes)
     return png(drawing)

@@ -163,6 +163,7 @@ class DecodingSpeed(OnDevice[DecodedStream]):
             base = self.s4d.label
             ratios = {n: means[n, base] / means[n, label] for n in lengths if (n, base) in means}
             color = by_length.COLORS.get(point.stack.label, by_length.OTHER)
+            style = styles["bounded" if point.stack.family == "S4D" else point.memory]
             for lines, values in zip(panels.values(), (speeds, ratios, state), strict=True):
-                lines.append(by_length.Line(label, values, color, *styles[point.memory]))
+                lines.append(by_length.Line(label, values, color, *style))
         return by_length.figure(panels, logarithmic=("decoding, tokens/s", "decoding, MB of state per layer"))

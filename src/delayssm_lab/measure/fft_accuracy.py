@@ -16,7 +16,7 @@ from delayssm.layers.layer import DS4D
 from delayssm.layers.stack import Stack
 from delayssm_lab.measure import by_length
 from delayssm_lab.report import tables
-from delayssm_lab.studies import paper
+from delayssm_lab.studies import reported
 from delayssm_lab.studies.study import File, Measured, Values
 
 #: Names of the comparisons in the journal, and in the table.
@@ -77,13 +77,13 @@ class FFTAccuracy(Measured[Comparison]):
         seeds = {length: [results[p] for p in results if p.length == length] for length in self.lengths}
         head = ["", *(f"L {length}" for length in self.lengths)]
         rows = []
-        for metric, reported in _reports().items():
+        for metric, report in _reports().items():
             for name, label in LABELS.items():
                 cells = (
                     _mean_and_deviation([values[f"{metric}, {name}"] for values in seeds[n]]) for n in self.lengths
                 )
                 rows.append([f"{metric}, {label}", *cells])
-            rows.append([f"{metric}, as the paper reports", *(_reported(reported.get(n)) for n in self.lengths)])
+            rows.append([f"{metric}, as the paper reports", *(_reported(report.get(n)) for n in self.lengths)])
         yield "table.md", tables.markdown(head, rows).encode()
         yield "errors.png", _figure(seeds)
 
@@ -109,7 +109,7 @@ def _mean_and_deviation(values: list[float]) -> str:
 
 def _reports() -> dict[str, dict[int, tuple[float, float]]]:
     """Return the means and standard deviations that the paper reports, by metric and length."""
-    return {"relative RMSE": paper.FFT_RELATIVE_RMSE, "largest error": paper.FFT_LARGEST_ERROR}
+    return {"relative RMSE": reported.FFT_RELATIVE_RMSE, "largest error": reported.FFT_LARGEST_ERROR}
 
 
 def _reported(value: tuple[float, float] | None) -> str:
@@ -118,7 +118,7 @@ def _reported(value: tuple[float, float] | None) -> str:
 
 def _figure(seeds: Mapping[int, list[Values]]) -> bytes:
     content = {}
-    for metric, reported in _reports().items():
+    for metric, report in _reports().items():
         means = {
             name: {n: statistics.fmean(v[f"{metric}, {name}"] for v in values) for n, values in seeds.items() if values}
             for name in LABELS
@@ -127,7 +127,7 @@ def _figure(seeds: Mapping[int, list[Values]]) -> bytes:
             by_length.Line("our setting", means["ours"], "#0072B2"),
             by_length.Line("the paper's setting, our code", means["paper's setting"], "#D55E00", "--", "s"),
             by_length.Line(
-                "the paper's report", {n: reported[n][0] for n in seeds if n in reported}, "black", ":", "^"
+                "the paper's report", {n: report[n][0] for n in seeds if n in report}, "black", ":", "^"
             ),
         ]
     return by_length.figure(content, logarithmic=tuple(content))

@@ -8,15 +8,15 @@ from collections.abc import Callable
 import psutil
 import torch
 
-from delayssm_lab.environment import Device, peak_memory, wait
+from delayssm_lab.environment import Device, peak_memory, synchronize
 
 
 def seconds(function: Callable[[], object], device: Device = "cpu") -> float:
     """Return the wall-clock time of one call."""
-    wait(device)
+    synchronize(device)
     start = time.perf_counter()
     function()
-    wait(device)
+    synchronize(device)
     return time.perf_counter() - start
 
 

@@ -1,1 +1,1 @@
-"""Tables, figures and pages that show what runs have found."""
+"""Tables, figures and pages of the results of runs."""

@@ -1,4 +1,4 @@
-"""Runs and what they say together."""
+"""Results of many runs, grouped by task and model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delayssm_lab.recipes import general
 from delayssm_lab.training.run import AnyTask, Run, load
 from delayssm_lab.training.trainer import Summary, read_metrics, read_summary
 
-#: The order of columns and rows; others follow.
+#: Order of the columns and rows of tables; other names follow in alphabetical order.
 TASK_ORDER = [
     *(f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")),
     *(run.task.label for run in general.PAPER.values()),
@@ -22,7 +22,7 @@ MODEL_ORDER = ["LSTM", "S4D", "Mamba", "DS4D narrow", "DS4D", "GPT-2", "Llama"]
 
 @dataclass(frozen=True)
 class Record:
-    """One run as its directory shows it."""
+    """One run, as read from its directory."""
 
     directory: Path
     run: Run
@@ -32,50 +32,63 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether the run has ended."""
         return self.summary is not None
 
     @property
     def best(self) -> float:
-        """The best evaluation so far."""
+        """Best validation metric so far."""
         return self.run.task.metric.best(value for _, value in self.curve())
 
     def curve(self) -> list[tuple[int, float]]:
-        """Steps, and what evaluations came to."""
+        """Return the step and the validation metric of each evaluation."""
         return [(int(entry["step"]), entry[self.run.task.metric.value]) for entry in self.metrics]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one task with the learning rate that served it best: a run for each seed."""
+    """One model on one task: the runs with the best learning rate, one for each seed.
+
+    Args:
+        records: Runs in the order of their seeds.
+        learning_rates: All learning rates that were tried.
+    """
 
     records: tuple[Record, ...]
-    tried: tuple[float, ...]
+    learning_rates: tuple[float, ...]
 
     @property
     def lr(self) -> float:
-        """The learning rate."""
+        """Best learning rate."""
         return self.records[0].run.training.lr
 
     @property
     def finished(self) -> bool:
-        """Whether all of its runs are."""
+        """Whether all runs have ended."""
         return all(record.finished for record in self.records)
 
     @cached_property
     def mean(self) -> float:
-        """Of the best evaluations."""
+        """Mean over seeds of the best validation metric."""
         return statistics.fmean(record.best for record in self.records)
 
     @cached_property
     def std(self) -> float | None:
-        """Of the best evaluations; None for a single seed."""
+        """Standard deviation over seeds of the best validation metric; None for a single seed."""
         return statistics.stdev(record.best for record in self.records) if len(self.records) > 1 else None
 
 
 @dataclass(frozen=True)
 class Results:
-    """All runs, and cells by task and model."""
+    """All runs, and their cells by task and model.
+
+    Args:
+        records: Runs that have been evaluated at least once.
+        tasks: Tasks by label, in the order of tables.
+        models: Labels of models, in the order of tables.
+        cells: Cells by the labels of task and model.
+        unstarted: Directories of runs without an evaluation.
+    """
 
     records: list[Record]
     tasks: dict[str, AnyTask]
@@ -83,38 +96,40 @@ class Results:
     cells: dict[tuple[str, str], Cell]
     unstarted: list[Path]
 
-    def ranked(self, task: str, place: int) -> set[str]:
-        """The models that are first (0) or second (1) on a task; those equal in two digits share a place."""
+    def ranked(self, task: str, rank: int) -> set[str]:
+        """Return the models that are best (rank 0) or second (rank 1) on a task; equal in two digits is a tie."""
         rounded = {model: round(cell.mean, 2) for (name, model), cell in self.cells.items() if name == task}
         values = sorted(set(rounded.values()), key=self.tasks[task].metric.merit, reverse=True)
-        return {m for m, value in rounded.items() if place < len(values) and value == values[place]}
+        return {model for model, value in rounded.items() if rank < len(values) and value == values[rank]}
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
-    """Directories of runs: those given, and those inside them."""
-    found = []
+def run_directories(paths: Iterable[Path]) -> list[Path]:
+    """Return the directories of runs among the paths and their subdirectories."""
+    directories = []
     for path in paths:
         inside = [path] if (path / "config.json").exists() else sorted(p.parent for p in path.glob("*/config.json"))
         if not inside:
-            raise FileNotFoundError(f"there are no runs in {path}: no config.json in it or in a directory inside it")
-        found += inside
-    return found
+            raise FileNotFoundError(f"there are no runs in {path}: no config.json in it or in its subdirectories")
+        directories += inside
+    return directories
 
 
 def collect(paths: Sequence[Path]) -> Results:
-    """Read runs and put them in order."""
+    """Read all runs in the paths and choose the best learning rate of each model on each task."""
     groups: dict[tuple[str, str], dict[float, list[Record]]] = {}
     tasks: dict[str, AnyTask] = {}
     records, unstarted = [], []
-    for directory in find(paths):
+    for directory in run_directories(paths):
         run, environment = load(directory)
         metrics = read_metrics(directory)
         if not metrics:
             unstarted.append(directory)
             continue
-        known = tasks.setdefault(run.task.label, run.task)
-        if known != run.task:
-            raise ValueError(f"{directory} and others have different tasks under one name; report them apart")
+        if tasks.setdefault(run.task.label, run.task) != run.task:
+            raise ValueError(
+                f"the task {run.task.label!r} of {directory} has other settings than in the runs before it; "
+                "report them separately"
+            )
         record = Record(directory, run, environment, metrics, read_summary(directory))
         records.append(record)
         key = run.task.label, run.model_label
@@ -123,13 +138,13 @@ def collect(paths: Sequence[Path]) -> Results:
         raise ValueError("none of these runs has been evaluated yet; train them first")
     cells = {}
     for key, by_rate in groups.items():
-        means = {lr: statistics.fmean(record.best for record in found) for lr, found in by_rate.items()}
-        rate = max(means, key=lambda lr: tasks[key[0]].metric.merit(means[lr]))
-        cells[key] = Cell(tuple(sorted(by_rate[rate], key=lambda r: r.run.seed)), tuple(sorted(by_rate)))
-    models = sorted({model for _, model in cells}, key=lambda m: _place(MODEL_ORDER, m))
-    ordered = {label: tasks[label] for label in sorted(tasks, key=lambda t: _place(TASK_ORDER, t))}
+        means = {lr: statistics.fmean(record.best for record in seeds) for lr, seeds in by_rate.items()}
+        best = max(means, key=lambda lr: tasks[key[0]].metric.merit(means[lr]))
+        cells[key] = Cell(tuple(sorted(by_rate[best], key=lambda record: record.run.seed)), tuple(sorted(by_rate)))
+    models = sorted({model for _, model in cells}, key=lambda model: _position(MODEL_ORDER, model))
+    ordered = {label: tasks[label] for label in sorted(tasks, key=lambda label: _position(TASK_ORDER, label))}
     return Results(records, ordered, models, cells, unstarted)
 
 
-def _place(order: list[str], name: str) -> tuple[int, str]:
+def _position(order: list[str], name: str) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order)), name

@@ -1,4 +1,7 @@
-"""What all figures share. Colours are told apart by colour-blind readers, line styles by printers."""
+"""Panels, legends, colours and line styles that all figures share.
+
+The colours are distinct for colour-blind readers, the line styles in black and white.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ STYLES = {
     "GPT-2": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
     "Llama": ("#E69F00", (0, (7, 2))),
 }
+#: Colour and line style of all other models.
 OTHER = ("#777777", "-")
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure of equal panels, row by row; width and height of each in inches."""
+    """Return a figure of equal panels, row by row, and their axes; `width` and `height` of a panel are in inches."""
     columns = min(count, columns)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
@@ -32,13 +36,13 @@ def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[F
 
 
 def legend(figure: Figure, axes: list[Axes], columns: int | None = None) -> None:
-    """One for all panels, below them."""
-    found = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns or len(found), frameon=False)
+    """Add one legend for all panels below them; by default all labels are in one row."""
+    lines = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns or len(lines), frameon=False)
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a file."""
+    """Return the figure as the content of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Pictures of runs."""
+"""Figures of runs: learning curves, learned delays, and predictions on a stream of audio."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from delayssm.layers.ssm import DelaySSM
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import OTHER, STYLES, legend, panels
 from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.tasks.task import Metric
 from delayssm_lab.training.evaluate import load_model
 
+#: Colour and marker of each layer.
+_LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D")]
 
-def curves(results: Results) -> Figure:
-    """Accuracy or error on validation samples while training: the median over seeds, and the quartiles as a band."""
+
+def learning_curves(results: Results) -> Figure:
+    """Return a figure of the validation metric during training: the median over seeds, with the quartiles as a band."""
     figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
         axis.axhline(task.guess(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
@@ -34,8 +38,8 @@ def curves(results: Results) -> Figure:
             axis.set_ylim(-0.03, 1.03)
         else:
             axis.set_yscale("log")
-            for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-                which("{x:g}")
+            for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                set_formatter("{x:g}")
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
@@ -45,8 +49,11 @@ def curves(results: Results) -> Figure:
     return figure
 
 
-def delays(results: Results) -> Figure | None:
-    """Where each channel's delay began, and how far it has moved at the best weights. None without delay models."""
+def learned_delays(results: Results) -> Figure | None:
+    """Return a figure of each channel's initial delay and its change up to the best checkpoint, from the first seed.
+
+    None if there are no models with delays.
+    """
     cells = [
         (task, model, results.cells[task, model])
         for task in results.tasks
@@ -65,26 +72,50 @@ def delays(results: Results) -> Figure | None:
             )
         if isinstance(run.task, DelayedMemory):  # from a data token to the position that must repeat it
             shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
-            margin = run.task.max_length / 100  # so that it can be seen
+            margin = run.task.max_length / 100  # a fixed lag would be an invisible line
             axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
-        axis.set_xlabel("delay at the start, in steps")
-        axis.set_ylabel("moved by, in steps")
+        axis.set_xlabel("initial delay (steps)")
+        axis.set_ylabel("change in training (steps)")
     legend(figure, axes)
     return figure
 
 
-#: Colour and marker of each layer.
-_LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D")]
+def running_predictions(
+    samples: NDArray[np.int16], probabilities: NDArray[np.float32], words: tuple[str, ...]
+) -> Figure:
+    """Return a figure of a waveform and, below it, the probability of each word after each step, (steps, words)."""
+    figure, (wave_axis, word_axis) = panels(2, width=9, height=2.6, columns=1)
+    seconds = len(samples) / SpeechCommands.rate
+    wave_axis.plot(np.arange(len(samples)) / SpeechCommands.rate, samples / 2**15, color="#555555", linewidth=0.5)
+    wave_axis.set_ylabel("waveform")
+    wave_axis.set_xlim(0, seconds)
+    image = word_axis.imshow(
+        probabilities.T,
+        "Blues",
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        extent=(0, seconds, len(words) - 0.5, -0.5),
+        interpolation="nearest",
+    )
+    final = int(probabilities[-1].argmax())
+    word_axis.set_yticks(range(len(words)), words, fontsize=9 if len(words) <= 12 else 4)
+    word_axis.get_yticklabels()[final].set_fontweight("bold")
+    word_axis.set_title(f"final prediction: {words[final]}, {probabilities[-1, final]:.2f}", loc="right", fontsize=10)
+    word_axis.set_xlabel("time (s)")
+    figure.colorbar(image, ax=word_axis, label="probability")
+    return figure
 
 
 def _delays(model: nn.Module) -> list[NDArray[np.float64]]:
+    """Return the delays of each layer in steps."""
     return [m.delays().detach().double().numpy() for m in model.modules() if isinstance(m, DelaySSM)]
 
 
 def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
-    """Steps, and what each seed came to there; NaN where a run has not been (yet)."""
-    found = [dict(record.curve()) for record in cell.records]
-    steps = sorted({step for values in found for step in values})
-    return steps, np.array([[values.get(step, np.nan) for step in steps] for values in found])
+    """Return the steps of all evaluations, and the metric (seeds, steps) there; NaN where a run was not evaluated."""
+    curves = [dict(record.curve()) for record in cell.records]
+    steps = sorted({step for curve in curves for step in curve})
+    return steps, np.array([[curve.get(step, np.nan) for step in steps] for curve in curves])

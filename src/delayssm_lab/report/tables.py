@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that is also readable as it stands."""
+    """Return a Markdown table whose columns are aligned in the source, too."""
     head, *rows = ([cell.replace("|", r"\|") for cell in line] for line in (head, *rows))
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]

@@ -11,9 +11,10 @@ from torch import nn
 
 from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Stack, Tokens, Values
 from delayssm.layers.norms import BatchNorm
+from delayssm_lab import listener as listen
 from delayssm_lab.display import Silent
 from delayssm_lab.models import specs
-from delayssm_lab.report import listening as listen
+from delayssm_lab.report.figures import running_predictions
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.tasks.texts import Retrieval
 from delayssm_lab.training import trainer as training
@@ -157,13 +158,13 @@ def test_audio_in_chunks_of_any_size(run: Path) -> None:
 def test_recordings_that_cannot_be_heard(tmp_path: Path, run: Path) -> None:
     path = tmp_path / "x.wav"
     path.write_bytes(b"RIFF no")
-    with pytest.raises(ValueError, match=r"x.wav is no WAV file"):
-        listen.read(path)
+    with pytest.raises(ValueError, match=r"x.wav cannot be read as a WAV file"):
+        listen.read_wav(path)
     with wave.open(str(path), "wb") as file:
         file.setnchannels(2), file.setsampwidth(2), file.setframerate(44100)
         file.writeframes(bytes(400))
     with pytest.raises(ValueError, match=r"44100 Hz, 2 channels, 16 bit.*sox .*x.wav -r 16000"):
-        listen.read(path)
+        listen.read_wav(path)
     with pytest.raises(ValueError, match="at least one sample"):
         next(listen.chunks(np.zeros(3, np.int16), 0))
 
@@ -180,7 +181,7 @@ def test_only_causal_runs_can_listen(tmp_path: Path) -> None:
 
 def test_the_picture_of_what_was_heard() -> None:
     probabilities = np.random.default_rng(0).dirichlet(np.ones(35), 20).astype(np.float32)
-    figure = listen.figure(np.zeros(16000, np.int16), probabilities, SpeechCommands().words)
+    figure = running_predictions(np.zeros(16000, np.int16), probabilities, SpeechCommands().words)
     waveform, rows, _ = figure.axes
     assert np.array_equal(rows.images[0].get_array(), probabilities.T)
     assert [label.get_text() for label in rows.get_yticklabels()] == list(SpeechCommands().words)

@@ -9,11 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from delayssm.layers.layer import DS4DConfig
 from delayssm_lab import cli
-from delayssm_lab.cli import data, info
+from delayssm_lab.cli import data, info, train
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.training import evaluate
 from delayssm_lab.training.interrupt import Interrupted
+from delayssm_lab.training.run import load
 from tests.support.runs import ONE_THREAD, create, finish, run, start, tiny
 
 SMALL = (
@@ -68,13 +71,13 @@ def test_params_prints_the_paper_s_totals(here: Here) -> None:
 
 def test_train_eval_report(tmp_path: Path, here: Here) -> None:
     directory = tmp_path / "run"
-    train = "train", "copy-fixed", "ds4d", *SMALL, "--out", directory
-    code, out, errors = _delayssm(*train)
+    arguments = "train", "copy-fixed", "ds4d", *SMALL, "--out", directory
+    code, out, errors = _delayssm(*arguments)
     assert code == 0, errors
     assert "step 6/6" in out
     assert " s left" in out
     assert f"delayssm report {directory}" in out
-    code, again, errors = here(*train)  # finished: says so, and trains nothing
+    code, again, errors = here(*arguments)  # finished: says so, and trains nothing
     assert code == 0, errors
     assert "Best accuracy" in again
     assert "step 6/6" not in again
@@ -91,6 +94,19 @@ def test_train_eval_report(tmp_path: Path, here: Here) -> None:
     page = directory / "report" / "index.html"
     assert f"Wrote {page}" in out
     assert page.exists()
+
+
+@pytest.mark.parametrize(("options", "max_delay"), [((), 14), (("--max-delay", 9), 9)])
+def test_delays_reach_the_length_of_the_sequences(
+    options: tuple[object, ...], max_delay: int, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "finish", lambda directory, run: None)
+    code, _, errors = here("train", "copy-fixed", "ds4d", *SMALL, *options, "--out", tmp_path)
+    assert code == 0, errors
+    model = load(tmp_path)[0].model
+    assert isinstance(model, StateSpaceSpec)
+    assert isinstance(model.layer, DS4DConfig)
+    assert model.layer.max_delay == max_delay
 
 
 def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
@@ -288,8 +304,9 @@ def test_errors_become_one_line(
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     smnist = preset("smnist", "ds4d", "mini")
     monkeypatch.setattr(evaluate, "load_model", lambda directory: (None, smnist))
-    monkeypatch.setattr(evaluate, "on_test_samples", lambda model, run, samples: 0.5)
-    assert here("eval", "x") == (0, f"accuracy 0.5000 on test samples; chance level {smnist.task.guess():.4f}\n", "")
+    monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
+    monkeypatch.setattr(type(smnist.task), "guess", lambda task: 0.1)
+    assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:
@@ -309,7 +326,8 @@ def test_reproduce(tmp_path: Path, here: Here) -> None:
     assert "0 of 20" in out
     code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
     assert code == 1
-    assert "nothing of synthetic is done" in errors
+    assert "no finished steps of synthetic" in errors
     code, _, errors = here("reproduce", "everything")
     assert code == 1
-    assert "there is no study everything; there are phase" in errors
+    assert "there is no study everything; there are " in errors
+    assert " phase, " in errors

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.generate.pathfinder import PathfinderGenerator, Placements, pathfinder_generator
 from delayssm_lab.report.drawing import png
-from delayssm_lab.report.montage import montage, samples_figure
+from delayssm_lab.studies.pathfinder_images import images_figure, montage
 from tests.support.pathfinder_measures import measures, summary
 
 PUBLISHED = Path(__file__).parents[2] / "support" / "pathfinder32_hard.npz"
@@ -260,5 +260,5 @@ def test_samples_are_shown_side_by_side() -> None:
     assert (tiles == 255).sum() == 3 * 16
     assert (tiles[1:5, 7:11] == 255).all()
     assert (tiles[7:11, 7:11] == 96).all()
-    assert [axis.get_title() for axis in samples_figure(images, images).axes] == ["published", "ours"]
-    assert png(samples_figure(images, None)).startswith(b"\x89PNG")
+    assert [axis.get_title() for axis in images_figure(images, images).axes] == ["original generator", "our generator"]
+    assert png(images_figure(images, None)).startswith(b"\x89PNG")

@@ -8,7 +8,7 @@ import torch
 
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.kernel_accuracy import COLUMNS, KernelAccuracy
-from delayssm_lab.studies import paper
+from delayssm_lab.studies import reported
 from tests.support.studies import make, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,7 +34,7 @@ def test_fft_accuracy(tmp_path: Path) -> None:
 def test_the_numbers_of_the_paper_stay_in_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = FFTAccuracy(lengths=(1024,), seeds=(0, 1), depth=1, d_model=2, d_state=2)
     before = make(study, tmp_path / "work", tmp_path / "before")
-    monkeypatch.setattr(paper, "FFT_RELATIVE_RMSE", {1024: (4.2, 0.0)})
+    monkeypatch.setattr(reported, "FFT_RELATIVE_RMSE", {1024: (4.2, 0.0)})
     study.write(tmp_path / "work", tmp_path / "after")
     tables = [table_rows(before["table.md"]), table_rows((tmp_path / "after" / "table.md").read_bytes())]
     changed = [old[0] for old, new in zip(*tables, strict=True) if old != new and old[0]]

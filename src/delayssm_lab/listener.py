@@ -1,0 +1,73 @@
+"""A speech classifier that runs live on a stream of audio."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from delayssm.models.pooled import PooledModel
+from delayssm_lab.models.specs import StateSpaceSpec
+from delayssm_lab.tasks.signals import SpeechCommands
+from delayssm_lab.training.evaluate import load_model
+
+
+class Listener:
+    """A trained causal model that classifies one stream of audio while it arrives in chunks of any size.
+
+    Args:
+        directory: Directory of the run that trained the model.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        model, run = load_model(directory)
+        causal = isinstance(run.model, StateSpaceSpec) and not run.model.layer.bidirectional
+        if not (causal and isinstance(run.task, SpeechCommands) and isinstance(model, PooledModel)):
+            raise ValueError(
+                f"{directory} is not a run of a causal model on speech commands; "
+                "train one with: delayssm train sc-ar ds4d"
+            )
+        self.model, self.task = model, run.task
+        self._state = model.init_state(1)
+        self._pending = torch.empty(0, dtype=torch.int16)  # samples that do not fill a step of the model yet
+
+    @torch.no_grad()
+    def hear(self, chunk: NDArray[np.int16]) -> Tensor:
+        """Return the probability of each word after each step of a chunk of 16-bit samples at 16 kHz, (steps, words).
+
+        A step of the model is `task.every` samples.
+        """
+        samples = torch.cat([self._pending, torch.tensor(chunk)])
+        whole = len(samples) // self.task.every * self.task.every
+        self._pending = samples[whole:]
+        logits, self._state = self.model.stream(self.task.hear(samples[None, :whole]), self._state)
+        return logits[0].softmax(-1)
+
+
+def read_wav(path: Path) -> NDArray[np.int16]:
+    """Return the samples of a WAV file with 16 bits, one channel and 16 kHz."""
+    try:
+        with wave.open(str(path)) as file:
+            rate, channels, bits = file.getframerate(), file.getnchannels(), 8 * file.getsampwidth()
+            frames = file.readframes(file.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as a WAV file: {error}") from error
+    if (rate, channels, bits) != (SpeechCommands.rate, 1, 16):
+        raise ValueError(
+            f"{path} has {rate} Hz, {channels} channels, {bits} bit; the model needs {SpeechCommands.rate} Hz, one "
+            f"channel, 16 bit. To convert it: sox {path} -r {SpeechCommands.rate} -c 1 -b 16 converted.wav"
+        )
+    return np.frombuffer(frames, "<i2").astype(np.int16)
+
+
+def chunks(samples: NDArray[np.int16], size: int) -> Iterator[NDArray[np.int16]]:
+    """Yield the samples in chunks of a size, as a microphone delivers them; the last one may be shorter."""
+    if size < 1:
+        raise ValueError(f"a chunk has at least one sample, not {size}")
+    for first in range(0, len(samples), size):
+        yield samples[first : first + size]
