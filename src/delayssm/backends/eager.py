@@ -137,7 +137,9 @@ def scan_backward(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
     x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
 ) -> ScanGradients:  # fmt: skip
-    """Run backwards in time. With G_t = dLoss/dh_t and F_t = dLoss/df_t,
+    """Compute the states again, then the gradients backwards in time.
+
+    With G_t = dLoss/dh_t and F_t = dLoss/df_t,
 
     G_t = 2 conj(c) gy_t + conj(lam) G_(t+1) + conj(mu) [(1 - alpha) F_(t+k) + alpha F_(t+k+1)],   F_t = G_t.
     """

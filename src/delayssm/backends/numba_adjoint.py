@@ -12,7 +12,9 @@ def _channel(
     h: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array,
     state: Array, feedback: Array, found: Arrays,
 ) -> None:  # fmt: skip
-    """The states are computed again; then, backwards in time, with G_t = dLoss/dh_t and F_t = dLoss/df_t,
+    """Compute the states of one channel again, then its gradients backwards in time.
+
+    With G_t = dLoss/dh_t and F_t = dLoss/df_t,
 
     G_t = 2 conj(c) gy_t + conj(lam) G_(t+1) + conj(mu) [(1 - alpha) F_(t+k) + alpha F_(t+k+1)],   F_t = G_t.
     """

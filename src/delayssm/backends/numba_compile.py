@@ -1,4 +1,4 @@
-"""How the inner loops are compiled."""
+"""Compilation of the inner loops."""
 
 from collections.abc import Callable
 from typing import Any

@@ -26,7 +26,7 @@ SCRATCH = (8 + 2 * BLOCK) * _ROW
 
 @compiled(inline=True)
 def _move(pr: float, pi: float, x: float, a: float, n: int, row: int, part: int, w: Array) -> tuple[float, float]:
-    """One step of one mode: s = lam p + f + b x; f becomes what s will feed back, mu [(1 - alpha) s + alpha p]."""
+    """Move one mode by a step, s = lam p + f + b x; f becomes what s will feed back, mu [(1 - alpha) s + alpha p]."""
     fr, fi = row * _ROW + n, (row + 1) * _ROW + n
     lr, li, mr, mi = w[part, n], w[part, _ROW + n], w[part, 2 * _ROW + n], w[part, 3 * _ROW + n]
     br, bi = w[part, 4 * _ROW + n], w[part, 5 * _ROW + n]
@@ -39,7 +39,7 @@ def _move(pr: float, pi: float, x: float, a: float, n: int, row: int, part: int,
 
 @compiled(inline=True)
 def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float:
-    """x_t; 0 before the stream, and for what a block looks at beyond its end."""
+    """Return x_t; 0 before the stream, and beyond its end, where a block may look."""
     return float(inputs[row, layout[h, FIRST_INPUT] + t]) if 0 <= t < layout[h, INPUT_COUNT] else 0.0
 
 
@@ -47,7 +47,7 @@ def _past_input(row: int, h: int, t: int, layout: Array, inputs: Array) -> float
 def _refill(
     row: int, h: int, t: int, k: int, a: float, coefs: Array, layout: Array, memory: Arrays, part: int, w: Array
 ) -> None:
-    """The feedback of tokens t..t+7 from a cascade, by moving its copies of the state, the last one first."""
+    """Compute the feedback of tokens t..t+7 by moving the copies of the state in a cascade, the last one first."""
     _, feedback, copies, inputs = memory
     modes, slot = feedback.shape[3], layout[h, FIRST_SLOT]
     for tile in range(0, modes, _TILE):
@@ -94,7 +94,7 @@ def _refill(
 
 @compiled(inline=True)
 def _step(row: int, h: int, t: int, xt: float, a: float, coefs: Array, layout: Array, memory: Arrays) -> float:
-    """One token of one channel whose feedback is there: the state advances; 2 Re(c . h_t)."""
+    """Advance the state of one channel, whose feedback is known, by one token, and return 2 Re(c . h_t)."""
     state, feedback, _, inputs = memory
     modes, slots = state.shape[3], layout[h, SLOT_COUNT]
     out = 0.0
@@ -136,7 +136,7 @@ def _leap(
     row: int, h: int, t: int, i: int, m: int, k: int, a: float,
     coefs: Array, layout: Array, memory: Arrays, x: Array, y: Array, coming: Array,
 ) -> None:  # fmt: skip
-    """Tokens i..i+m-1 of a chunk through a cascade, from the beginning of a block at time t to that of another.
+    """Run tokens i..i+m-1 of a chunk through a cascade, from the beginning of a block at time t to that of another.
 
     The copies run ahead over at most k tokens, in which they see nothing of the chunk; from then on the channel feeds
     back what it did itself k tokens earlier. That is J k + m steps, where moving all J copies along would take J m.
@@ -200,7 +200,7 @@ def scan(
     coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array, memory: Arrays,
     y: Array, w: Array,
 ) -> None:  # fmt: skip
-    """A chunk; w (parts, SCRATCH) says how many parts run side by side."""
+    """Run a chunk; the first size of w (parts, SCRATCH) is the number of parts that run side by side."""
     parts, channels = len(w), len(k)
     modes, length = memory[0].shape[3], x.shape[1]
     longest = 0
@@ -229,7 +229,7 @@ def scan(
 
 @intrinsic
 def _pointer(context, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer."""
+    """Return an address as a pointer."""
 
     def generate(target, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
@@ -252,7 +252,7 @@ FIELDS = (
 
 @compiled()
 def _channels(part: int, parts: int, block: Array, u: Array, w: Array) -> None:
-    """u <- gelu(SSM(u)) for a part of the channels, (B, H)."""
+    """Set u to gelu(SSM(u)) for a part of the channels, (B, H)."""
     B, H = u.shape
     n = block[MODES]
     k = carray(_pointer(block[K]), (H,), np.int64)
@@ -278,7 +278,7 @@ def _channels(part: int, parts: int, block: Array, u: Array, w: Array) -> None:
 
 @compiled()
 def _mix(part: int, parts: int, block: Array, u: Array, v: Array) -> None:
-    """v <- GLU(linear(u)) for a part of the outputs."""
+    """Set v to GLU(linear(u)) for a part of the outputs."""
     B, H = u.shape
     weight = carray(_pointer(block[WEIGHT]), (2 * H, H), np.float32)
     bias = carray(_pointer(block[BIAS]), (2 * H,), np.float32)
@@ -335,7 +335,7 @@ MODEL = (
 
 @compiled()
 def _logits(part: int, parts: int, weight: Array, u: Array, logits: Array) -> None:
-    """logits <- weight u for a part of the vocabulary."""
+    """Set logits to weight u for a part of the vocabulary."""
     B, H = u.shape
     for o in range(part * len(weight) // parts, (part + 1) * len(weight) // parts):
         for row in range(B):
@@ -351,7 +351,7 @@ DONE, FULL = -1, -2
 
 @compiled(parallel=True)
 def decode(model_at: int, tokens_at: int, result_at: int) -> int:
-    """One token through a model. Takes addresses, because numba allocates something for every array it is given.
+    """Run one token through a model, given by addresses, because numba allocates memory for every array argument.
 
     Vectors (B, H) are replaced by the output where they are, at `result_at`. Tokens (B,) give logits (B, V) there.
     Returns DONE, or before anything has changed FULL or the row of a token that does not exist.

@@ -15,7 +15,7 @@ _BLOCK = 128
 
 @compiled()
 def _grid(k: int, alpha: float, roots: Array, rho: float, first: int, count: int, u: Array, v: Array, s: Array) -> None:
-    """u = rho/z, v = u^k ((1 - alpha) + alpha u) and s = dv/dalpha, each (2, block), for some frequencies."""
+    """Set u = rho/z, v = u^k ((1 - alpha) + alpha u) and s = dv/dalpha, each (2, block), for some frequencies."""
     size = len(roots)
     damping = rho**k if k > 0 else 0.0
     for i in range(count):
@@ -33,7 +33,7 @@ def _grid(k: int, alpha: float, roots: Array, rho: float, first: int, count: int
 def _resolvents(
     lr: float, li: float, mr: float, mi: float, ur: float, ui: float, vr: float, vi: float
 ) -> tuple[float, float, float, float]:
-    """R = 1 / (1 - lam u - mu v) and S, the same with conjugated coefficients, by a single division."""
+    """Return R = 1 / (1 - lam u - mu v) and S, the same with conjugated coefficients, by a single division."""
     even_r, odd_r = lr * ur + mr * vr, li * ui + mi * vi
     even_i, odd_i = lr * ui + mr * vi, li * ur + mi * vr
     pr, pi = 1 - even_r + odd_r, even_i + odd_i  # the conjugate of R's denominator
@@ -69,7 +69,9 @@ def _transfer_channel(d: int, h: int, system: Arrays, roots: Array, rho: float, 
 
 @compiled()
 def _transfer_backward_channel(h: int, grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays) -> None:
-    """With g = conj(grad), X = g R^2 and Y = g S^2, summed over the frequencies:
+    """Add up the gradients of one channel over the frequencies.
+
+    With g = conj(grad), X = g R^2 and Y = g S^2:
 
     g_w   = sum conj(g R) + g S
     g_lam = conj(w) sum conj(u X) + u Y       g_mu = conj(w) sum conj(v X) + v Y
@@ -136,7 +138,7 @@ def transfer_backward(grad: Array, system: Arrays, roots: Array, rho: float, fou
 
 @compiled(parallel=True)
 def transpose(source: Array, target: Array, read: int, write: int) -> None:
-    """In blocks of so many rows of the source and so many of the target."""
+    """Transpose in blocks of so many rows of the source and so many of the target."""
     batch, rows, columns = source.shape
     strips = (columns + write - 1) // write
     for task in prange(batch * strips):

@@ -1,7 +1,8 @@
-"""The operations fused for GPUs, in Triton. This file prepares launches; the kernels are in `triton_transfer` and
-`triton_recurrence`. With TRITON_INTERPRET=1 they run on CPU tensors, slowly: that is how they are tested without a GPU.
+"""The operations fused for GPUs, in Triton.
 
-Gradients through `stream` are the eager ones: training goes through the transfer function.
+This file prepares launches; the kernels are in `triton_transfer` and `triton_recurrence`. With TRITON_INTERPRET=1 they
+run on CPU tensors, slowly, which is how they are tested without a GPU. Gradients through `stream` are those of the
+eager backend: training goes through the transfer function.
 """
 
 import functools
@@ -70,9 +71,9 @@ def scan(
         coming = feedback.new_empty(min(at_once, len(x)), room, 2, modes)
     launch = recurrence_launch(modes)
     for first in range(0, len(x), at_once):
-        part = slice(first, first + at_once)
-        tensors = [t[part] for t in (x, y, lengths, position)]
-        memory = [t[part] for t in (h, feedback, copies, inputs)]
+        rows = slice(first, first + at_once)
+        tensors = [t[rows] for t in (x, y, lengths, position)]
+        memory = [t[rows] for t in (h, feedback, copies, inputs)]
         triton_recurrence.scan[(len(tensors[0]) * x.shape[2],)](
             *constants, *tensors, layout, *memory, coming, rooms,
             x.shape[1], x.shape[2], modes, feedback.shape[1], copies.shape[1], inputs.shape[1], room,

@@ -24,7 +24,7 @@ SIZES = ["length", "channels", "modes", "slots_all", "copies_all", "inputs_all",
 
 @triton.jit
 def _move(pr, pi, fr, fi, x, lr, li, mr, mi, br, bi, a):  # type: ignore[no-untyped-def]
-    """One step of a state p: s = lam p + f + b x, and what it will feed back, mu [(1 - alpha) s + alpha p]."""
+    """Move a state p by a step, s = lam p + f + b x; return it and its feedback mu [(1 - alpha) s + alpha p]."""
     sr = lr * pr - li * pi + fr + br * x
     si = lr * pi + li * pr + fi + bi * x
     er, ei = sr + a * (pr - sr), si + a * (pi - si)
@@ -33,13 +33,13 @@ def _move(pr, pi, fr, fi, x, lr, li, mr, mi, br, bi, a):  # type: ignore[no-unty
 
 @triton.jit
 def _input(inputs, past, kept):  # type: ignore[no-untyped-def]
-    """x of a past time; 0 before the stream, and for what a block looks at beyond its end."""
+    """Return x of a past time; 0 before the stream, and beyond its end, where a block may look."""
     return tl.load(inputs + past, (past >= 0) & (past < kept), 0.0).to(tl.float64)
 
 
 @triton.jit
 def _refill(t, k, a, lr, li, mr, mi, br, bi, feedback, copies, count, inputs, kept, modes, n, real):  # type: ignore[no-untyped-def]
-    """The feedback of tokens t..t+7 from a cascade, by moving its copies of the state, the last one first."""
+    """Compute the feedback of tokens t..t+7 by moving the copies of the state in a cascade, the last one first."""
     f0r = tl.zeros_like(lr)
     f0i, f1r, f1i, f2r, f2i, f3r, f3i = f0r, f0r, f0r, f0r, f0r, f0r, f0r
     f4r, f4i, f5r, f5i, f6r, f6i, f7r, f7i = f0r, f0r, f0r, f0r, f0r, f0r, f0r, f0r
@@ -79,7 +79,7 @@ def _steps(  # type: ignore[no-untyped-def]
     i, count, t, pr, pi, x, y, channels, lr, li, mr, mi, br, bi, cr, ci, a, feedback, slots, feeds, inputs, kept,
     modes, n, real,
 ):  # fmt: skip
-    """Tokens i..i+count-1 of a chunk, the first at time t, with the feedback that is in `slots` slots, 0 for none.
+    """Run tokens i..i+count-1 of a chunk, the first at time t, with the feedback in `slots` slots, 0 for none.
 
     A ring also keeps what they feed back; a cascade keeps the inputs.
     """
@@ -103,7 +103,7 @@ def _leap(  # type: ignore[no-untyped-def]
     i, m, t, pr, pi, k, x, y, channels, lr, li, mr, mi, br, bi, cr, ci, a, coming, copies, count, inputs, kept,
     modes, n, real,
 ):  # fmt: skip
-    """Tokens i..i+m-1 of a chunk through a cascade, from the beginning of a block at time t to that of another.
+    """Run tokens i..i+m-1 of a chunk through a cascade, from the beginning of a block at time t to that of another.
 
     The copies run ahead over at most k tokens, in which they see nothing of the chunk; from then on the channel feeds
     back what it did itself k tokens earlier. That is J k + m steps, where moving all J copies along would take J m.
@@ -156,7 +156,7 @@ def scan(  # type: ignore[no-untyped-def]
     lam, mu, b, c, k, alpha, x, y, lengths, position, layout, state, feedback, copies, inputs, coming, rooms,
     length, channels, modes, slots_all, copies_all, inputs_all, room_all, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Programs: rows x channels. `rooms` (H,) says where each channel of a row has its part of `coming`."""
+    """Run a chunk. Programs: rows x channels. `rooms` (H,) says where each channel has its part of `coming`."""
     task = tl.program_id(0).to(tl.int64)
     row, h = task // channels, task % channels
     n = tl.arange(0, BLOCK_N)

@@ -20,7 +20,7 @@ SIZES = ["channels", "modes", "bins", "size"]
 
 @triton.jit
 def _grid(m, inside, h, k, alpha, roots, rho, size, dtype: tl.constexpr):  # type: ignore[no-untyped-def]
-    """u, 1 - u, v = u^k ((1 - alpha) + alpha u) and s = dv/dalpha at frequencies m of channel h."""
+    """Return u, 1 - u, v = u^k ((1 - alpha) + alpha u) and s = dv/dalpha at frequencies m of channel h."""
     delay, a, r = tl.load(k + h), tl.load(alpha + h).to(tl.float64), tl.load(rho)
     damping = tl.where(delay > 0, tl.exp(delay.to(tl.float64) * tl.log(r)), 0.0)
     j = (delay * m) % size  # exact integers: the angle of u^k never suffers from a large k m
@@ -36,7 +36,7 @@ def _grid(m, inside, h, k, alpha, roots, rho, size, dtype: tl.constexpr):  # typ
 
 @triton.jit
 def _resolvents(lr, li, one_less_lr, mr, mi, ur, ui, one_less_ur, vr, vi):  # type: ignore[no-untyped-def]
-    """R = 1 / (1 - lam u - mu v) and S, the same with conjugated coefficients, by a single division."""
+    """Return R = 1 / (1 - lam u - mu v) and S, the same with conjugated coefficients, by a single division."""
     even_r, odd_r = one_less_lr + lr * one_less_ur - mr * vr, li * ui + mi * vi
     even_i, odd_i = lr * ui + mr * vi, li * ur + mi * vr
     pr, pi = even_r + odd_r, even_i + odd_i  # the conjugate of R's denominator
@@ -51,7 +51,7 @@ def _resolvents(lr, li, one_less_lr, mr, mi, ur, ui, one_less_ur, vr, vi):  # ty
 def transfer(  # type: ignore[no-untyped-def]
     lam, mu, w, k, alpha, roots, rho, out, channels, modes, bins, size, dtype: tl.constexpr, BLOCK_M: tl.constexpr
 ):  # fmt: skip
-    """Programs: blocks of frequencies x (directions and channels). out (D, H, bins, 2)."""
+    """Compute the transfer function. Programs: blocks of frequencies x (directions and channels)."""
     line = tl.program_id(1).to(tl.int64)
     h = line % channels
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -79,7 +79,9 @@ def transfer_backward(  # type: ignore[no-untyped-def]
     grad, lam, mu, w, k, alpha, roots, rho, g_lam, g_mu, g_w, g_alpha, channels, modes, bins, size,
     dtype: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """Programs: blocks of modes x (directions and channels). With g = conj(grad), X = g R^2 and Y = g S^2,
+    """Compute the gradients. Programs: blocks of modes x (directions and channels).
+
+    With g = conj(grad), X = g R^2 and Y = g S^2,
 
     g_w   = sum conj(g R) + g S
     g_lam = conj(w) sum conj(u X) + u Y       g_mu = conj(w) sum conj(v X) + v Y

@@ -1,4 +1,4 @@
-"""Files that are whole at every moment, and can be known by their content."""
+"""Files that are complete at every moment, and digests of their content."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write beside the file, then take its place. If that fails, what was there before is still there."""
+    """Write a file atomically: beside it first, then in its place. If that fails, the old file is untouched."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as file:
@@ -26,7 +26,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, line: str) -> None:
-    """Add a line."""
+    """Append a line to a file."""
     try:
         with path.open("a") as file:
             file.write(line + "\n")
@@ -35,9 +35,9 @@ def append(path: Path, line: str) -> None:
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """A fingerprint of names, types, shapes and values."""
-    found = hashlib.sha256()
+    """Return the sha256 of the names, types, shapes and values of tensors."""
+    sha256 = hashlib.sha256()
     for name, t in sorted(tensors.items()):
-        found.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
-        found.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        sha256.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        sha256.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha256.hexdigest()

@@ -1,4 +1,4 @@
-"""Tensors in a file: safetensors, with what is to be known about them and a checksum."""
+"""Tensors in safetensors files, with metadata and a checksum."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from delayssm.storage import files
 
 
 class Damaged(ValueError):
-    """A file that is not what was once written."""
+    """A file whose content is not what was written."""
 
 
 def write(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write tensors by name; kind says what they are and by which rules, so that nothing else is read as such."""
+    """Write tensors by name; `kind` names the format and its version, so that no other file is read as such."""
     from safetensors.torch import save
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
@@ -21,7 +21,7 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, st
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What `write` wrote, or `Damaged`."""
+    """Return the tensors and the metadata that `write` wrote, or raise `Damaged`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -41,8 +41,8 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], path: Path) -> None:
     """Copy what was read into tensors of the same names and shapes."""
-    kinds = [{name: (t.shape, t.dtype) for name, t in found.items()} for found in (tensors, saved)]
-    if kinds[0] != kinds[1]:
+    expected, present = ({name: (t.shape, t.dtype) for name, t in some.items()} for some in (tensors, saved))
+    if present != expected:
         raise ValueError(f"{path} does not have the tensors that this model's state has")
     with torch.no_grad():
         for name, t in tensors.items():

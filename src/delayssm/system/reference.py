@@ -39,7 +39,7 @@ def discretize(
     C: Sequence[complex],
     max_delay: int,
 ) -> Channel:
-    """Section 3.3, equation by equation."""
+    """Return the discrete system of section 3.3, equation by equation."""
     dt = math.log1p(math.exp(nu_dt))
     lam, mu, b = [], [], []
     for n in range(len(nu_re)):
@@ -58,7 +58,7 @@ def discretize(
 
 
 def simulate(channel: Channel, x: Real, max_delay: int) -> Real:
-    """y_t = sum_n c_n h_(t,n) for the recurrence of Eq. (discrete_recurrence), h_j = 0 for j < 0."""
+    """Return y_t = sum_n c_n h_(t,n) for the recurrence of Eq. (discrete_recurrence), with h_j = 0 for j < 0."""
     # Conjugate pairs written out: (N/2,) -> (N,).
     lam, mu, b, c = (np.concatenate([v, v.conj()]) for v in (channel.lam, channel.mu, channel.b, channel.c))
     buffer: dict[int, Complex] = {}  # time j -> h_j, for t - max_delay <= j < t
@@ -78,14 +78,14 @@ def simulate(channel: Channel, x: Real, max_delay: int) -> Real:
 
 
 def kernel(channel: Channel, length: int, max_delay: int) -> Real:
-    """The impulse response."""
+    """Return the impulse response."""
     impulse = np.zeros(length)
     impulse[:1] = 1.0
     return simulate(channel, impulse, max_delay)
 
 
 def convolve(kernel: Real, x: Real) -> Real:
-    """y_t = sum over s <= t of kernel[t - s] x_s."""
+    """Return y_t = sum over s <= t of kernel[t - s] x_s."""
     y = np.zeros(len(x))
     for t in range(len(x)):
         for s in range(t + 1):
@@ -94,7 +94,7 @@ def convolve(kernel: Real, x: Real) -> Real:
 
 
 def convolve_both(forward: Real, backward: Real, x: Real) -> Real:
-    """The above plus the sum over s > t of backward[s - t - 1] x_s."""
+    """Return the causal convolution with `forward`, plus the sum over s > t of backward[s - t - 1] x_s."""
     y = convolve(forward, x)
     for t in range(len(x)):
         for s in range(t + 1, len(x)):
@@ -103,8 +103,9 @@ def convolve_both(forward: Real, backward: Real, x: Real) -> Real:
 
 
 def companion(channel: Channel, mode: int) -> Complex:
-    """The first-order form of one mode (appendix A.5): H_t = A H_(t-1) + b x_t e_1 with
-    H_t = [h_t, h_(t-1), ..., h_(t-k)]. A is (k + 1, k + 1), so this is for small delays.
+    """Return A of the first-order form of one mode (appendix A.5), H_t = A H_(t-1) + b x_t e_1.
+
+    H_t = [h_t, h_(t-1), ..., h_(t-k)], so A is (k + 1, k + 1), and this is for small delays.
     """
     size = channel.k + 1
     A = np.zeros((size, size), dtype=np.complex128)

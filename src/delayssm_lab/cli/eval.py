@@ -25,7 +25,7 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
     model, run = load_model(directory)
     if not isinstance(run.task, DelayedMemory):
         value = measure(model, run.task, Split.TEST, samples, run.seed)
-        print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.guess():.4f}")
+        print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
         return
     by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
     for lag, accuracy in by_lag.items():

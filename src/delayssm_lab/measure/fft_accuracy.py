@@ -126,8 +126,6 @@ def _figure(seeds: Mapping[int, list[Values]]) -> bytes:
         content[metric] = [
             by_length.Line("our setting", means["ours"], "#0072B2"),
             by_length.Line("the paper's setting, our code", means["paper's setting"], "#D55E00", "--", "s"),
-            by_length.Line(
-                "the paper's report", {n: report[n][0] for n in seeds if n in report}, "black", ":", "^"
-            ),
+            by_length.Line("the paper's report", {n: report[n][0] for n in seeds if n in report}, "black", ":", "^"),
         ]
     return by_length.figure(content, logarithmic=tuple(content))

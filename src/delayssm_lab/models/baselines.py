@@ -1,4 +1,4 @@
-"""Baselines. All have an embedding, a final norm, and a head without bias whose weights are their own."""
+"""Baseline models. All have an embedding, a final norm, and an untied head without bias."""
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LSTMModel(nn.Module):
-    """Embedding, LSTM layers, layer norm, head."""
+    """LSTM baseline: embedding, LSTM layers, layer norm, head."""
 
     def __init__(self, vocab_size: int, d_model: int, depth: int) -> None:
         super().__init__()
@@ -37,8 +37,8 @@ class LSTMModel(nn.Module):
 class TransformersModel(nn.Module):
     """A causal language model of the `transformers` library, unchanged.
 
-    It takes whole sequences only. Padding on the left and prompts in several chunks, which the Mamba of that library
-    gets wrong, are not offered.
+    It takes whole sequences only. Padding on the left and prompts in several chunks are not supported, because the
+    Mamba of that library handles them incorrectly.
     """
 
     def __init__(self, model: "PreTrainedModel") -> None:
@@ -54,7 +54,7 @@ class TransformersModel(nn.Module):
 
 
 class MambaModel(TransformersModel):
-    """The Mamba of `transformers`; on a CPU its scan is a compiled loop, unless the backend is "eager"."""
+    """Mamba of the `transformers` library. On a CPU its scan is a compiled loop, unless the backend is "eager"."""
 
     def forward(self, x: Int[Tensor, "B L"], at: Positions = None) -> Float[Tensor, "B T V"]:
         """Return logits after each token, or only after those at the positions `at` of each row."""

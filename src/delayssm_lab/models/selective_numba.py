@@ -1,4 +1,4 @@
-"""Mamba's selective scan on a CPU, a thread per row:
+"""Mamba's selective scan on a CPU, with one thread per row.
 
     h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t        y_t = C_t . h_t
 
@@ -14,13 +14,13 @@ from delayssm.backends.numba_compile import Array, Arrays, compiled
 
 _LOG2_E = np.float32(1.4426950408889634)
 _LN_2 = np.float32(0.6931471805599453)
-#: 2^-k; below the last, exp is 0 in float32.
+#: 2^-k. For larger k, exp is 0 in float32.
 _HALVES = np.array([0.5**k for k in range(127)] + [0.0], np.float32)
 
 
 @compiled(inline=True)
 def _exp(x: Any) -> Any:
-    """exp of a number that is not positive: 2^-k exp(r), |r| <= ln(2) / 2, as a polynomial that fits in registers."""
+    """Return exp(x) for x <= 0: 2^-k exp(r), |r| <= ln(2) / 2, as a polynomial that fits in registers."""
     k = np.float32(np.floor(np.float32(0.5) - x * _LOG2_E))
     k = min(k, np.float32(127))
     r = x + k * _LN_2
@@ -36,7 +36,7 @@ def _exp(x: Any) -> Any:
 
 @compiled(parallel=True)
 def forward(u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None:
-    """Fill y."""
+    """Compute the outputs of the scan into y."""
     rows, L, D = u.shape
     N = A.shape[1]
     for row in prange(rows):
@@ -53,14 +53,14 @@ def forward(u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None
 
 
 @compiled(parallel=True)
-def backward(u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, found: Arrays) -> None:
-    """Fill the gradients of u, dt, A (one per row, to be summed), B and C.
+def backward(u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, gradients: Arrays) -> None:
+    """Compute the gradients of u, dt, A (one per row, to be summed), B and C into `gradients`.
 
-    The states are computed again; then, backwards in time, with G_t = dLoss/dh_t and a_t = exp(dt_t A),
+    The states are recomputed first. Then, backwards in time, with G_t = dLoss/dh_t and a_t = exp(dt_t A),
 
     G_t = C_t gy_t + a_(t+1) G_(t+1).
     """
-    g_u, g_dt, g_A, g_B, g_C = found
+    g_u, g_dt, g_A, g_B, g_C = gradients
     rows, L, D = u.shape
     N = A.shape[1]
     for row in prange(rows):

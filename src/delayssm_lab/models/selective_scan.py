@@ -1,8 +1,8 @@
-"""A selective scan for the Mamba of `transformers` where no GPU kernel runs.
+"""Selective scan for the Mamba of `transformers` on a CPU.
 
 Without a GPU kernel, that library goes through the sequence token by token under autograd. The backward pass of each
-token then touches tensors as large as the whole sequence, so the time grows with the square of the length: minutes for
-what a compiled loop does in a second. It also keeps every state of every channel at every time.
+token then touches tensors as large as the whole sequence, so that the time grows with the square of the length:
+minutes, where a compiled loop takes a second. It also keeps every state of every channel at every time.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from torch import Tensor
 
 
 class _Scan(torch.autograd.Function):
-    """h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t, y_t = C_t . h_t. Only inputs are kept for the backward pass."""
+    """Scan h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t, y_t = C_t . h_t, which saves only its inputs for backward."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from delayssm_lab.models import selective_numba as numba_selective
+        from delayssm_lab.models import selective_numba
 
         inputs = tuple(t.detach().float().contiguous() for t in inputs)
         y = torch.empty_like(inputs[0])
-        numba_selective.forward(*(t.numpy() for t in inputs), y.numpy())
+        selective_numba.forward(*(t.numpy() for t in inputs), y.numpy())
         ctx.save_for_backward(*inputs)
         return y
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor, ...]:
-        from delayssm_lab.models import selective_numba as numba_selective
+        from delayssm_lab.models import selective_numba
 
         u, dt, A, B, C = inputs = ctx.saved_tensors
         g_A = A.new_zeros(len(u), *A.shape)
         gradients = torch.empty_like(u), torch.empty_like(dt), g_A, torch.empty_like(B), torch.empty_like(C)
         arrays = (t.numpy() for t in (*inputs, grad_y.float().contiguous()))
-        numba_selective.backward(*arrays, tuple(t.numpy() for t in gradients))
+        selective_numba.backward(*arrays, tuple(t.numpy() for t in gradients))
         g_u, g_dt, _, g_B, g_C = gradients
         return g_u, g_dt, g_A.sum(0), g_B, g_C
 
@@ -54,7 +54,7 @@ def selective_scan(
     delta_bias: Float[Tensor, " D"] | None = None,
     delta_softplus: bool = False,
 ) -> Float[Tensor, "B D L"]:
-    """Return the scan with what surrounds it: dt from its logits, the skip D, the gate z."""
+    """Return the output of the scan, with the softplus of dt, the skip D and the gate z around it."""
     if delta_bias is not None:
         dt = dt + delta_bias.unsqueeze(-1)
     if delta_softplus:
@@ -68,19 +68,19 @@ def selective_scan(
 
 @contextmanager
 def compiled_scan() -> Iterator[None]:
-    """Let the Mamba of `transformers` use the scan above for whole sequences on a CPU, within a block."""
+    """Make the Mamba of `transformers` use `selective_scan` for whole sequences on a CPU within a `with` block."""
     from transformers.models.mamba import modeling_mamba
 
-    theirs = modeling_mamba.mamba_selective_scan
+    original = modeling_mamba.mamba_selective_scan
 
     def scan(u: Tensor, *others: Any, return_last_state: bool = False, **options: Any) -> Any:
         if return_last_state or u.device.type != "cpu":
-            return theirs(u, *others, return_last_state=return_last_state, **options)
-        used = {name: options[name] for name in ("D", "z", "delta_bias", "delta_softplus") if name in options}
-        return selective_scan(u, *others, **used)
+            return original(u, *others, return_last_state=return_last_state, **options)
+        supported = {name: options[name] for name in ("D", "z", "delta_bias", "delta_softplus") if name in options}
+        return selective_scan(u, *others, **supported)
 
     modeling_mamba.mamba_selective_scan = scan
     try:
         yield
     finally:
-        modeling_mamba.mamba_selective_scan = theirs
+        modeling_mamba.mamba_selective_scan = original

@@ -1,4 +1,4 @@
-"""The models that are compared, each as a value: its sizes, and how it is built."""
+"""Specifications of the models that are compared: values that hold the sizes of a model and build it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ class StateSpaceSpec:
 
     Args:
         depth: Number of blocks.
-        block: Configuration of each block; its layer is S4D or DS4D.
+        block: Configuration of each block. Its layer is S4D or DS4D.
     """
 
     width_multiple: ClassVar[int] = 1
     depth: int
     block: BlockConfig
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.block.layer, S4DConfig | DS4DConfig):
+            raise ValueError(f"the layer of the block must be S4D or DS4D, not {type(self.block.layer).__name__}")
 
     @property
     def layer(self) -> S4DConfig | DS4DConfig:
@@ -62,24 +66,24 @@ class StateSpaceSpec:
         return self.with_layer(d_model=width)
 
     def with_delays_up_to(self, length: int) -> StateSpaceSpec:
-        """Return the same model with delays up to the length of its sequences; S4D has none."""
+        """Return the same model with delays up to the length of its sequences; S4D unchanged, as it has no delays."""
         return self.with_layer(max_delay=length) if isinstance(self.layer, DS4DConfig) else self
 
     def backbone(self) -> Stack:
-        """Return the stack of blocks, freshly initialised."""
+        """Return the blocks without input layer and head, freshly initialised."""
         return StackConfig((self.block,) * self.depth).build()
 
     def build(self, vocab_size: int, max_length: int) -> TokenModel:
-        """Return a model for tokens, freshly initialised."""
+        """Return a model of tokens, freshly initialised."""
         return TokenModel(vocab_size, self.backbone())
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSpec:
-    """Sizes that all baselines have.
+    """Base of the specifications of baselines.
 
     Args:
-        d_model: Width.
+        d_model: Number of channels.
         depth: Number of layers.
     """
 
@@ -89,7 +93,7 @@ class BaselineSpec:
 
     @property
     def width_multiple(self) -> int:
-        """Divisor of the width."""
+        """Number that the width must be a multiple of."""
         return 1
 
     def with_width(self, width: int) -> Self:
@@ -99,7 +103,7 @@ class BaselineSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMSpec(BaselineSpec):
-    """Layers of torch's LSTM."""
+    """Baseline of torch's LSTM layers."""
 
     family: ClassVar[str] = "LSTM"
 
@@ -110,11 +114,11 @@ class LSTMSpec(BaselineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class MambaSpec(BaselineSpec):
-    """`MambaForCausalLM`.
+    """Baseline `MambaForCausalLM` of the `transformers` library.
 
     Args:
         d_state: State size of each channel.
-        conv_kernel: Tokens that the convolution sees; the paper has 3.
+        conv_kernel: Length of the convolution in tokens. The paper has 3.
     """
 
     family: ClassVar[str] = "Mamba"
@@ -138,10 +142,12 @@ class MambaSpec(BaselineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GPT2Spec(BaselineSpec):
-    """`GPT2LMHeadModel`, without dropout: no sample is seen twice, so there is nothing to overfit.
+    """Baseline `GPT2LMHeadModel` of the `transformers` library.
+
+    It has no dropout, because no sample is seen twice and overfitting is impossible.
 
     Args:
-        heads: Number of attention heads, which share the width.
+        heads: Number of attention heads, a divisor of the width.
     """
 
     family: ClassVar[str] = "GPT-2"
@@ -149,7 +155,7 @@ class GPT2Spec(BaselineSpec):
 
     @property
     def width_multiple(self) -> int:
-        """Divisor of the width: the heads share it."""
+        """Number that the width must be a multiple of, since the heads share it."""
         return self.heads
 
     def build(self, vocab_size: int, max_length: int) -> TransformersModel:
@@ -172,10 +178,10 @@ class GPT2Spec(BaselineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaSpec(BaselineSpec):
-    """`LlamaForCausalLM`.
+    """Baseline `LlamaForCausalLM` of the `transformers` library.
 
     Args:
-        heads: Number of attention heads, which share the width.
+        heads: Number of attention heads. The width is a multiple of twice this number.
         d_mlp: Width of the gated MLP.
     """
 
@@ -185,7 +191,7 @@ class LlamaSpec(BaselineSpec):
 
     @property
     def width_multiple(self) -> int:
-        """Divisor of the width: the heads share it, and rotary positions turn pairs."""
+        """Number that the width must be a multiple of: the heads share it, and rotary positions rotate pairs."""
         return 2 * self.heads
 
     def build(self, vocab_size: int, max_length: int) -> TransformersModel:
@@ -210,13 +216,10 @@ AnySpec = TypeVar("AnySpec", StateSpaceSpec, LSTMSpec, MambaSpec, GPT2Spec, Llam
 
 def matched(spec: AnySpec, budget: int, build: Callable[[AnySpec], nn.Module]) -> AnySpec:
     """Return the same model at the width that comes nearest to `budget` parameters; `build` makes the whole model."""
-
-    def widened(width: int) -> nn.Module:
-        return build(spec.with_width(width))
-
-    return spec.with_width(match_width(widened, budget, spec.width_multiple))
+    width = match_width(lambda width: build(spec.with_width(width)), budget, spec.width_multiple)
+    return spec.with_width(width)
 
 
-def _config(kind: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig:
-    """Return a configuration with an untied head and no special tokens: the defaults lie outside our vocabularies."""
-    return kind(tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **options)
+def _config(config_class: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig:
+    """Return a configuration with an untied head and no special tokens, whose defaults lie outside our vocabularies."""
+    return config_class(tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **options)

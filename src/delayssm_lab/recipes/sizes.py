@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from delayssm_lab.recipes.delayed import MODELS, Scale, TaskName, preset
 from delayssm_lab.recipes.general import BENCHMARKS, ORIGINAL_WIDTHS
+from delayssm_lab.training.run import Run
 
 #: Tasks that share their models; sum and weighted sum have the same vocabulary and lengths.
 FAMILIES: dict[str, tuple[TaskName, TaskName]] = {
@@ -22,12 +23,19 @@ def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
     """
     for family, tasks in FAMILIES.items():
         for model in MODELS:
-            fixed, variable = (preset(task, model, scale) for task in tasks)
-            same = fixed.model == variable.model
-            for run, delays in ((fixed, ""),) if same else ((fixed, ", fixed"), (variable, ", variable")):
-                heads, state = (str(getattr(run.model, name, "-")) for name in ("heads", "d_state"))
-                sizes = str(run.model.depth), str(run.model.d_model), heads, state
-                yield family + delays, run.label, *sizes, f"{run.parameters():,}"
+            fixed, variable = (_sizes(preset(task, model, scale)) for task in tasks)
+            if fixed == variable:
+                yield family, *fixed
+            else:
+                yield f"{family}, fixed", *fixed
+                yield f"{family}, variable", *variable
+
+
+def _sizes(run: Run) -> tuple[str, ...]:
+    """Return model, layers, width, heads, state and parameters of a run."""
+    spec = run.model
+    heads, state = (str(getattr(spec, name, "-")) for name in ("heads", "d_state"))
+    return run.label, str(spec.depth), str(spec.d_model), heads, state, f"{run.parameters():,}"
 
 
 def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:

@@ -24,7 +24,7 @@ def learning_curves(results: Results) -> Figure:
     """Return a figure of the validation metric during training: the median over seeds, with the quartiles as a band."""
     figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
-        axis.axhline(task.guess(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
+        axis.axhline(task.chance_level(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
         for model in results.models:
             cell = results.cells.get((label, model))
             if cell is not None:

@@ -1,4 +1,4 @@
-"""The page: an accuracy table, curves, delays, and what the models answered."""
+"""The report of runs: an HTML page with a table, learning curves, delays and sample answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delayssm_lab.training.run import to_json
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for the page."""
+    """A figure of the page."""
 
     name: str
     title: str
@@ -30,24 +30,32 @@ class Picture:
     png: bytes
 
     @property
-    def data(self) -> str:
-        """The picture itself, as an address."""
+    def data_url(self) -> str:
+        """Content of the PNG file as a URL."""
         return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
 
 @dataclass(frozen=True)
-class Answers:
-    """One validation sample of a task, and what each model said."""
+class Example:
+    """A validation sample of a delayed-memory task, and each model's answers to it.
+
+    Args:
+        task: Label of the task.
+        lag: Lag of the sample.
+        data: Tokens to remember.
+        target: Correct answers.
+        answers: Answers by the label of the model.
+    """
 
     task: str
     lag: int
-    source: list[int]
+    data: list[int]
     target: list[int]
-    said: dict[str, list[int]]
+    answers: dict[str, list[int]]
 
 
 def write(paths: Sequence[Path], out: Path) -> Path:
-    """Write the page and what it is made of into `out`, and give its path."""
+    """Write the report of all runs in the paths to the directory `out`, and return the path of its page."""
     content = contents(collect(paths))
     out.mkdir(parents=True, exist_ok=True)
     for name, data in content.items():
@@ -56,27 +64,24 @@ def write(paths: Sequence[Path], out: Path) -> Path:
 
 
 def contents(results: Results) -> dict[str, bytes]:
-    """Files by name: index.html, its pictures, the table as Markdown and JSON, and runs.json.
-
-    That has the settings, environment and evaluations of every run, whether or not its learning rate was the best.
-    """
+    """Return the files of the report by name: index.html, figures, the table as Markdown and JSON, and runs.json."""
     pictures = list(_pictures(results))
     return {
         **{f"{picture.name}.png": picture.png for picture in pictures},
-        "accuracy.md": markdown(results).encode(),
-        "accuracy.json": json.dumps(_values(results), indent=2).encode(),
-        "runs.json": facts(results),
-        "index.html": _page(results, pictures, _answers(results)).encode(),
+        "accuracy.md": to_markdown(results).encode(),
+        "accuracy.json": json.dumps(_cells_as_json(results), indent=2).encode(),
+        "runs.json": runs_json(results),
+        "index.html": _page(results, pictures, _examples(results)).encode(),
     }
 
 
-def markdown(results: Results) -> str:
-    """The accuracy table."""
+def to_markdown(results: Results) -> str:
+    """Return the table of best validation metrics, with the best of each column in bold and the second in italics."""
     rows = []
     for model in results.models:
         row = [model]
         for task in results.tasks:
-            text = words(results.cells.get((task, model)))
+            text = cell_text(results.cells.get((task, model)))
             if model in results.ranked(task, 0):
                 text = f"**{text}**"
             elif model in results.ranked(task, 1):
@@ -86,15 +91,31 @@ def markdown(results: Results) -> str:
     return tables.markdown(["model", *results.tasks], rows)
 
 
-def words(cell: Cell | None) -> str:
-    """mean ± std over seeds; a star where runs are not finished."""
+def cell_text(cell: Cell | None) -> str:
+    """Return mean ± standard deviation over seeds, with a star if runs are unfinished; a dash if there are none."""
     if cell is None:
         return "–"
-    spread = "" if cell.std is None else f" ± {cell.std:.2f}"
-    return f"{cell.mean:.2f}{spread}{'' if cell.finished else '*'}"
+    deviation = "" if cell.std is None else f" ± {cell.std:.2f}"
+    return f"{cell.mean:.2f}{deviation}{'' if cell.finished else '*'}"
 
 
-def _values(results: Results) -> list[dict[str, object]]:
+def runs_json(results: Results) -> bytes:
+    """Return the settings, environment and evaluations of every run, of all learning rates, as JSON."""
+    return json.dumps([_record_as_json(record) for record in results.records], indent=1).encode()
+
+
+def _record_as_json(record: Record) -> dict[str, object]:
+    return {
+        "name": record.run.name,
+        "run": to_json(record.run),
+        "environment": record.environment,
+        "finished": record.finished,
+        "summary": record.summary,
+        "metrics": record.metrics,
+    }
+
+
+def _cells_as_json(results: Results) -> list[dict[str, object]]:
     return [
         {
             "task": task,
@@ -110,67 +131,61 @@ def _values(results: Results) -> list[dict[str, object]]:
     ]
 
 
-def facts(results: Results) -> bytes:
-    """All of the runs but their weights, for runs.json."""
-    return json.dumps([_facts(record) for record in results.records], indent=1).encode()
-
-
-def _facts(record: Record) -> dict[str, object]:
-    return {
-        "name": record.run.name,
-        "run": to_json(record.run),
-        "environment": record.environment,
-        "finished": record.finished,
-        "summary": record.summary,
-        "metrics": record.metrics,
-    }
-
-
 def _pictures(results: Results) -> Iterable[Picture]:
     yield Picture(
         "curves",
         "Learning curves",
-        "Accuracy or error on validation samples while training, with the best learning rate of each model: the "
-        "median over seeds, and the quartiles as a band where there are several. Dotted: the best guess that ignores "
-        "the data.",
-        png(figures.curves(results)),
+        "Accuracy or error on validation samples during training, with the best learning rate of each model: the "
+        "median over seeds, and the quartiles as a band where there are several seeds. The dotted line is the chance "
+        "level.",
+        png(figures.learning_curves(results)),
     )
-    if (figure := figures.delays(results)) is not None:
+    if (figure := figures.learned_delays(results)) is not None:
         yield Picture(
             "delays",
             "Learned delays",
-            "Each point is a channel: where its delay began, and how far training has moved it. The grey bar is the "
-            "distance from a data token to the position that answers for it.",
+            "Each point is a channel: its initial delay, and its change up to the best checkpoint. The grey bar of a "
+            "delayed-memory task is the distance from a data token to the position of its answer.",
             png(figure),
         )
 
 
-def _answers(results: Results) -> list[Answers]:
-    found = []
+def _examples(results: Results) -> list[Example]:
+    """Return the first validation sample of each delayed-memory task with the answers of all models."""
+    examples = []
     for label, task in results.tasks.items():
         if not isinstance(task, DelayedMemory):
             continue
         cells = {model: results.cells[label, model] for model in results.models if (label, model) in results.cells}
         seed = next(iter(cells.values())).records[0].run.seed
         batch = task.batch(seed, Split.VALIDATION, [0])
-        said = {
+        answers = {
             model: task.answers(load_model(cell.records[0].directory)[0], batch)[0].tolist()
             for model, cell in cells.items()
         }
-        source = batch.tokens[0, : task.data_length].tolist()
-        lag = int(batch.positions[0, 0]) - task.data_length
-        found.append(Answers(label, lag, source, batch.targets[0].tolist(), said))
-    return found
+        data = batch.tokens[0, : task.data_length].tolist()
+        lag = task.lag(seed, Split.VALIDATION, 0)
+        examples.append(Example(label, lag, data, batch.targets[0].tolist(), answers))
+    return examples
 
 
-def _page(results: Results, pictures: list[Picture], samples: list[Answers]) -> str:
+def _page(results: Results, pictures: list[Picture], examples: list[Example]) -> str:
     loader = PackageLoader("delayssm_lab.report", "")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template("template.html").render(
+        title=_title(results),
         results=results,
         pictures=pictures,
-        samples=samples,
-        words=words,
+        examples=examples,
+        cell_text=cell_text,
         metrics=sorted({task.metric.value for task in results.tasks.values()}),
-        chance={label: task.guess() for label, task in results.tasks.items()},
+        chance_level={label: task.chance_level() for label, task in results.tasks.items()},
     )
+
+
+def _title(results: Results) -> str:
+    """Return the title of the page: the kinds of tasks that it is about."""
+    delayed = [isinstance(task, DelayedMemory) for task in results.tasks.values()]
+    if all(delayed):
+        return "Delayed memory"
+    return "Delayed memory and general benchmarks" if any(delayed) else "General benchmarks"

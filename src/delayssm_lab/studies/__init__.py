@@ -1,1 +1,1 @@
-"""Studies: the tables and figures of the paper, made again from runs of our own."""
+"""Studies that reproduce the tables and figures of the paper, and a few of their own."""

@@ -1,7 +1,7 @@
-"""DS4D with a main branch that remembers as long as its delays are apart.
+"""DS4D with a branch fraction p = H/L, so that the main branch remembers as long as delays are apart.
 
 The main branch forgets within about 1/p steps, and delays on a grid are L/H steps apart. Where 1/p is less than that,
-as with the paper's p = 0.1 in some small runs, there are lags that no channel reaches without a detour. p = H/L leaves
+as with the paper's p = 0.1 in some mini runs, there are lags that no channel reaches directly. With p = H/L there are
 none.
 """
 
@@ -15,51 +15,55 @@ from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BenchmarkName, mini
 from delayssm_lab.report import tables
-from delayssm_lab.studies.general import evidence, heading, tested
+from delayssm_lab.studies.general import row_label, run_files, metric_text
 from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, adopt
 from delayssm_lab.training.run import Run
 
-#: Small runs with delays on a grid that are at least 2/p steps apart; besides Path-X, of which nothing is learned.
-WIDE: tuple[BenchmarkName, ...] = ("sc-ar", "sc-bi", "bidmc-rr", "bidmc-spo2", "listops", "text")
+#: Mini runs with delays on a grid that are at least 2/p steps apart, except Path-X, which stays at the chance level.
+COARSE_GRIDS: tuple[BenchmarkName, ...] = ("sc-ar", "sc-bi", "bidmc-rr", "bidmc-spo2", "listops", "text")
 LABEL = "DS4D, p = H/L"
 
 
-def spaced(run: Run) -> Run:
-    """The same run with p = H/L."""
+def with_matched_fraction(run: Run) -> Run:
+    """Return the same run of DS4D with p = H/L."""
     assert isinstance(run.model, StateSpaceSpec)
     fraction = round(run.model.d_model / run.task.max_length, 3)
     return replace(run, model=run.model.with_layer(branch_fraction=fraction), label=LABEL)
 
 
 def mini_runs() -> tuple[Run, ...]:
-    """S4D and DS4D as they are, and DS4D with the other p."""
-    return tuple(run for name in WIDE for run in (mini(name, "s4d"), mini(name, "ds4d"), spaced(mini(name, "ds4d"))))
+    """Return the mini runs of S4D, of DS4D with the paper's p, and of DS4D with p = H/L."""
+    runs = []
+    for name in COARSE_GRIDS:
+        ds4d = mini(name, "ds4d")
+        runs += [mini(name, "s4d"), ds4d, with_matched_fraction(ds4d)]
+    return tuple(runs)
 
 
 @dataclass(frozen=True)
 class BranchFraction(Trained):
-    """Runs of both kinds, and of S4D."""
+    """Test results of DS4D with either branch fraction, and of S4D."""
 
     name = "branch-fraction"
-    title = "DS4D with branch fractions from the spacing of its delays (general benchmarks, mini scale)"
+    title = "DS4D with branch fractions that match the spacing of its delays (general benchmarks, mini scale)"
 
     runs: tuple[Run, ...] = field(default_factory=mini_runs)
     root: str = "general"
 
     def adopt(self, out: Path, work: Path) -> None:
-        for place in (out, out.parent / "general"):
-            adopt(self.runs, place / "runs.json", work / self.root)
+        for directory in (out, out.parent / "general"):
+            adopt(self.runs, directory / "runs.json", work / self.root)
 
     def files(self, work: Path) -> Iterable[File]:
-        results = self.found(work)
-        models = "S4D", "DS4D", LABEL
+        results = self.collected(work)
+        models = [model for model in ("S4D", "DS4D", LABEL) if model in results.models]
         rows = []
         for label, task in results.tasks.items():
-            cells = (tested(task, results.cells.get((label, model))) for model in models)
+            cells = (metric_text(task, results.cells.get((label, model))) for model in models)
             specs = (run.model for run in self.runs if run.task == task)
             layers = (spec.layer for spec in specs if isinstance(spec, StateSpaceSpec))
             fractions = (f"{layer.branch_fraction:g}" for layer in layers if isinstance(layer, DS4DConfig))
-            rows.append([heading(task), *cells, *fractions])
+            rows.append([row_label(task), *cells, *fractions])
         yield "table.md", tables.markdown(["task", *models, "p of DS4D", "H/L"], rows).encode()
-        yield from evidence(results)
+        yield from run_files(results)

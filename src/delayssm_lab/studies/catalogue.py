@@ -17,7 +17,7 @@ from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
 from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
-from delayssm_lab.studies.pathfinder_images import Samples
+from delayssm_lab.studies.pathfinder_images import PathfinderImages
 from delayssm_lab.studies.phase import Phase
 from delayssm_lab.studies.stability import Stability
 from delayssm_lab.studies.study import Study
@@ -63,7 +63,7 @@ def experiments() -> tuple[Study, ...]:
     return (
         Phase(),
         Stability(),
-        Samples(),
+        PathfinderImages(),
         Mechanism(),
         Listening(),
         ImpulseResponses(),

@@ -1,4 +1,4 @@
-"""DS4D and S4D on the general benchmarks, in small: table `general-seq`."""
+"""DS4D and S4D on the general benchmarks at mini scale: table `general-seq`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from delayssm_lab.recipes.general import BENCHMARKS, BenchmarkName, mini
 from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import png
-from delayssm_lab.report.page import facts
-from delayssm_lab.studies import paper
+from delayssm_lab.report.page import runs_json
+from delayssm_lab.studies import reported
 from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, adopt
 from delayssm_lab.tasks.task import Metric
 from delayssm_lab.training.run import AnyTask, Run
 
-#: Two seeds; the others have one.
-TWICE: tuple[BenchmarkName, ...] = ("smnist", "bidmc-hr", "text")
+#: Benchmarks that are run with two seeds; the others have one.
+TWO_SEEDS: tuple[BenchmarkName, ...] = ("smnist", "bidmc-hr", "text")
 
 
 def mini_runs() -> tuple[Run, ...]:
-    """Both models on all benchmarks, the same budget and seeds; in the order in which they are wanted."""
+    """Return the mini runs of both models, with the same budget and seeds; all first seeds come first."""
     first = [replace(mini(name, model), seed=0) for name in BENCHMARKS for model in ("ds4d", "s4d")]
-    again = [replace(mini(name, model), seed=1) for name in TWICE for model in ("ds4d", "s4d")]
-    return (*first, *again)
+    second = [replace(mini(name, model), seed=1) for name in TWO_SEEDS for model in ("ds4d", "s4d")]
+    return (*first, *second)
 
 
 @dataclass(frozen=True)
 class General(Trained):
-    """Runs of both models."""
+    """Test results of both models beside those that the paper reports at full scale."""
 
     name = "general"
     title = "DS4D and S4D on the general benchmarks, mini scale (table general-seq)"
@@ -43,40 +43,42 @@ class General(Trained):
         adopt(self.runs, out / "runs.json", work / self.root)
 
     def files(self, work: Path) -> Iterable[File]:
-        results = self.found(work)
+        results = self.collected(work)
         yield "table.md", comparison(results).encode()
-        yield from evidence(results)
+        yield from run_files(results)
 
 
 def comparison(results: Results) -> str:
-    """Test results, ours beside what guessing gets and beside the paper's at full scale."""
-    head = ["task", "without looking", "S4D, mini", "DS4D, mini", "S4D, paper, full scale", "DS4D, paper, full scale"]
+    """Return a table of test results with the chance level and the results of the paper."""
+    models = [model for model in ("S4D", "DS4D") if model in results.models]
     rows = []
     for label, task in results.tasks.items():
-        mine = [tested(task, results.cells.get((label, model))) for model in ("S4D", "DS4D")]
-        rows.append([heading(task), _shown(task, task.guess()), *mine, *paper.GENERAL[label]])
-    return tables.markdown(head, rows)
+        mini_results = (metric_text(task, results.cells.get((label, model))) for model in models)
+        paper_results = (reported.GENERAL[model][label] for model in models)
+        rows.append([row_label(task), _value_text(task, task.guess()), *mini_results, *paper_results])
+    sources = [f"{model}, {source}" for source in ("mini run", "paper") for model in models]
+    return tables.markdown(["task", "chance level", *sources], rows)
 
 
-def heading(task: AnyTask) -> str:
-    """Of a row: the task, and what is counted."""
+def row_label(task: AnyTask) -> str:
+    """Return the label of a task with the unit of its metric."""
     return f"{task.label}, {'%' if task.metric is Metric.ACCURACY else 'RMSE'}"
 
 
-def tested(task: AnyTask, cell: Cell | None) -> str:
-    """The mean over seeds on test samples, and the standard deviation where there are several."""
+def metric_text(task: AnyTask, cell: Cell | None) -> str:
+    """Return the test metric, mean ± standard deviation where there are several seeds; a dash without runs."""
     if cell is None:
-        return "not run"
+        return "–"
     values = [record.summary[f"test_{task.metric.value}"] for record in cell.records if record.summary is not None]
-    spread = f" ± {_shown(task, statistics.stdev(values))}" if len(values) > 1 else ""
-    return f"{_shown(task, statistics.fmean(values))}{spread}"
+    deviation = f" ± {_value_text(task, statistics.stdev(values))}" if len(values) > 1 else ""
+    return f"{_value_text(task, statistics.fmean(values))}{deviation}"
 
 
-def evidence(results: Results) -> Iterable[File]:
-    """Learning curves, and all there is to know of the runs but their weights."""
-    yield "curves.png", png(figures.curves(results))
-    yield "runs.json", facts(results)
+def run_files(results: Results) -> Iterable[File]:
+    """Yield the learning curves, and the settings and evaluations of all runs."""
+    yield "curves.png", png(figures.learning_curves(results))
+    yield "runs.json", runs_json(results)
 
 
-def _shown(task: AnyTask, value: float) -> str:
+def _value_text(task: AnyTask, value: float) -> str:
     return f"{100 * value:.2f}" if task.metric is Metric.ACCURACY else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""What training does to the delayed branch, and what a trained model is without it: table `synthetic-mechanism`."""
+"""Changes of the delayed branch in training, and ablations of it: table `synthetic-mechanism`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from delayssm.layers.layer import Layer
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM, DiagonalSSMConfig
 from delayssm.system import parameters
 from delayssm_lab.report import tables
-from delayssm_lab.studies import paper
+from delayssm_lab.studies import reported
 from delayssm_lab.studies.study import File, Measured, Values
-from delayssm_lab.studies.trained import finished, one_of_each_task, train
+from delayssm_lab.studies.trained import one_run_per_task, summaries, train
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training.evaluate import load_model
@@ -25,35 +25,35 @@ from delayssm_lab.training.run import Run
 
 
 @dataclass(frozen=True)
-class Point:
-    """The best checkpoint of a run."""
+class BestCheckpoint:
+    """The best checkpoint of a run, evaluated on a number of validation samples."""
 
     run: str
     samples: int
 
 
 @dataclass(frozen=True)
-class Mechanism(Measured[Point]):
-    """Delays and mu before and after training; accuracy with every delay at one step, and with mu = 0."""
+class Mechanism(Measured[BestCheckpoint]):
+    """Delays and mu before and after training; accuracy as learned, with every delay at one step, and with mu = 0."""
 
     name = "mechanism"
-    title = "What the delayed branch learns and does (table synthetic-mechanism)"
+    title = "Changes and ablations of the delayed branch (table synthetic-mechanism)"
 
-    runs: tuple[Run, ...] = one_of_each_task("ds4d")
+    runs: tuple[Run, ...] = one_run_per_task("ds4d")
     samples: int = 1024
 
-    def points(self) -> list[Point]:
-        return [Point(run.name, self.samples) for run in self.runs]
+    def points(self) -> list[BestCheckpoint]:
+        return [BestCheckpoint(run.name, self.samples) for run in self.runs]
 
     def run(self, work: Path) -> None:
         train(self.runs, work / "mini")
         super().run(work)
 
     def seconds(self, work: Path) -> float:
-        return super().seconds(work) + sum(summary["seconds"] for summary in finished(self.runs, work / "mini"))
+        return super().seconds(work) + sum(summary["seconds"] for summary in summaries(self.runs, work / "mini"))
 
     @torch.no_grad()
-    def measure(self, point: Point, work: Path) -> Values:
+    def measure(self, point: BestCheckpoint, work: Path) -> Values:
         model, run = load_model(work / "mini" / point.run)
         task = run.task
         assert isinstance(task, DelayedMemory)
@@ -73,19 +73,29 @@ class Mechanism(Measured[Point]):
             **{name: measure_on(m, task, Split.VALIDATION, point.samples, run.seed) for name, m in models.items()},
         }
 
-    def show(self, results: Mapping[Point, Values]) -> Iterable[File]:
-        head = ["task", "", "mean delay", "mean |Δτ|", "mean |Δμ|", "learned", "τ = 1 step", "μ = 0"]
+    def show(self, results: Mapping[BestCheckpoint, Values]) -> Iterable[File]:
+        head = [
+            "task",
+            "model",
+            "mean delay (steps), before → after training",
+            "mean |Δτ| (steps)",
+            "mean |Δμ|",
+            "accuracy",
+            "accuracy, τ = 1 step",
+            "accuracy, μ = 0",
+        ]
         labels = {run.name: run.task.label for run in self.runs}
-        reported = dict(zip(paper.TASKS, paper.MECHANISM, strict=True))
+        paper = dict(zip(reported.TASKS, reported.MECHANISM, strict=True))
         rows = []
         for point, values in results.items():
             label = labels[point.run]
-            rows += [[label, "ours, mini", *_words(*values.values())], ["", "paper", *_words(*reported[label])]]
+            rows.append([label, "DS4D, mini run", *_cells(*values.values())])
+            rows.append([label, "DS4D, paper", *_cells(*paper[label])])
         yield "table.md", tables.markdown(head, rows).encode()
 
 
 def with_shortest_delays(model: nn.Module) -> nn.Module:
-    """A copy in which every delay is one step."""
+    """Return a copy of the model in which every delay is one step."""
     model = copy.deepcopy(model)
     for ssm in _systems(model):
         ssm.nu_tau.data.fill_(-parameters.BOUND)
@@ -93,9 +103,9 @@ def with_shortest_delays(model: nn.Module) -> nn.Module:
 
 
 def without_branch(model: nn.Module) -> nn.Module:
-    """A copy in which mu = 0 and all else is as it was.
+    """Return a copy of the model with mu = 0 and everything else unchanged.
 
-    What is left is S4D with other decay rates: lam = (1 - p) exp(zeta dt) = exp(lambda dt) for the same effective
+    The copy is S4D with other decay rates: lam = (1 - p) exp(zeta dt) = exp(lambda dt), with the same effective
     lambda = zeta + log(1 - p) / dt that scales the input.
     """
     model = copy.deepcopy(model)
@@ -106,11 +116,12 @@ def without_branch(model: nn.Module) -> nn.Module:
 
 
 def _diagonal(ssm: DelaySSM) -> DiagonalSSM:
+    """Return the system without its delayed branch."""
     diagonal = DiagonalSSM(ssm.config.narrow(DiagonalSSMConfig))  # type: ignore[arg-type]
     values = {name: value for name, value in ssm.state_dict().items() if name not in ("r", "theta", "nu_tau")}
     dt = parameters.step_size(ssm.nu_dt)[:, None]
-    kept = nn.functional.logsigmoid(-ssm.r.double())  # log(1 - p)
-    values["nu_re"] = (ssm.nu_re.double().exp() - kept / dt).log()
+    log_kept = nn.functional.logsigmoid(-ssm.r.double())  # log(1 - p)
+    values["nu_re"] = (ssm.nu_re.double().exp() - log_kept / dt).log()
     diagonal.load_state_dict(values)
     return diagonal.to(ssm.D.dtype)
 
@@ -119,5 +130,6 @@ def _systems(model: nn.Module) -> list[DelaySSM]:
     return [module for module in model.modules() if isinstance(module, DelaySSM)]
 
 
-def _words(start: float, best: float, moved: float, mu: float, *accuracies: float) -> list[str]:
-    return [f"{start:.1f} → {best:.1f}", f"{moved:.1f}", f"{mu:.3f}", *(f"{a:.3f}" for a in accuracies)]
+def _cells(before: float, after: float, delay_change: float, mu_change: float, *accuracies: float) -> list[str]:
+    delays = f"{before:.1f} → {after:.1f}"
+    return [delays, f"{delay_change:.1f}", f"{mu_change:.3f}", *(f"{accuracy:.3f}" for accuracy in accuracies)]

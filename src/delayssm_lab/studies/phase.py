@@ -1,4 +1,4 @@
-"""What the phase of the delayed branch does: figure `phase-init-intuition`."""
+"""Effect of the phase of the delayed branch: figure `phase-init-intuition`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from delayssm_lab.studies.study import Computed, File
 
 @dataclass(frozen=True)
 class Phase(Computed):
-    """h_t = lam h_(t-1) + mu h_(t-k) + x_t with mu > 0 (phase 0) and mu < 0 (phase pi).
+    """Responses to an event on a constant background, with mu > 0 (phase 0) and mu < 0 (phase pi).
 
-    lam, k and both mu are the paper's. It does not state the background, the events or their times: here the background
-    is 1, the pulse adds 1 for 70 steps, and the spike is a Gaussian of height 3 and a width of one step.
+        h_t = lam h_(t-1) + mu h_(t-k) + x_t
+
+    lam, k and both mu are the paper's. The paper does not state the background, the events or their times. Here the
+    background is 1, the pulse adds 1 for 70 steps, and the spike is a Gaussian of height 3 and a width of one step.
     """
 
     name = "phase"
@@ -49,18 +51,18 @@ class Phase(Computed):
                 axis.plot(t, alone, color=color, linestyle="--", linewidth=1.2, label=f"phase {sign}: background alone")
                 data[f"{title}, phase {phase}"] = {"background": alone.tolist(), "with event": together.tolist()}
             axis.set_title(f"{title}, μ = ±{size:.2f}")
-            self._mark(axis)
+            self._mark_times(axis)
         legend(figure, axes)
         yield "phase.png", png(figure)
         yield "responses.json", json.dumps(data, indent=1).encode()
 
     def response(self, x: Real, mu: float) -> Real:
-        """h for an input x."""
-        half = np.full(1, 0.5, np.complex128)  # each mode stands beside its conjugate, so twice a half is h
+        """Return the state h for an input x, both (L,)."""
+        half = np.full(1, 0.5, np.complex128)  # the output is the sum over a mode and its conjugate: h / 2 + h / 2
         lam, mus, b = (np.full(1, value, np.complex128) for value in (self.lam, mu, 1.0))
         return simulate(Channel(lam, mus, b, half, self.k, 0.0), x, self.k + 2)
 
-    def _mark(self, axis: Axes) -> None:
+    def _mark_times(self, axis: Axes) -> None:
         for time in (0, self.k):
             axis.axvline(time, color="#777777", linewidth=0.8, linestyle=":")
         later = range(3 * self.k, self.after, 2 * self.k)

@@ -1,4 +1,4 @@
-"""How conservative the condition |lam| + |mu| < 1 is, which the paper proves to be sufficient."""
+"""How conservative the stability condition |lam| + |mu| < 1 is, which the paper proves to be sufficient."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from delayssm_lab.report import tables
 from delayssm_lab.report.drawing import panels, png
 from delayssm_lab.studies.study import Computed, File
 
-#: Between mu and lam^k, in parts of pi.
+#: Phases between mu and lam^k, in multiples of pi.
 PHASES = {0.0: "in phase", 0.5: "a quarter turn apart", 1.0: "in opposition"}
 
 
 @dataclass(frozen=True)
 class Stability(Computed):
-    """The largest root of the characteristic equation z^k = lam z^(k-1) + mu over |lam| and |mu|.
+    """Largest root of the characteristic equation z^k = lam z^(k-1) + mu, for all |lam| and |mu| below 1.
 
-    Turning z by the angle of lam makes lam real and leaves the sizes of all roots as they are; what is left of the
-    angles is one relative phase, arg mu - k arg lam. In phase, the condition is exact for every delay. Otherwise it is
-    not, but the longer the delay, the more points of the unit circle there are to meet both angles almost.
+    Rotating z by the angle of lam makes lam real and leaves the sizes of all roots unchanged, so the only angle that
+    matters is the relative phase arg mu - k arg lam. In phase, the condition is exact for every delay. For other phases
+    it is conservative, but less so for longer delays: on the unit circle lam z^(k-1) and mu then come closer to the
+    same direction.
     """
 
     name = "stability"
@@ -47,22 +48,25 @@ class Stability(Computed):
             axis.set_title(f"k = {k}, {name}", fontsize=9)
             axis.set(xlabel="|λ|", ylabel="|μ|", aspect="equal", xlim=(0, 1), ylim=(0, 1))
             shares[name][k] = share(grid, sizes)
-        figure.colorbar(image, ax=axes, label="growth over one delay: largest root to the power of k", shrink=0.8)
+        figure.colorbar(image, ax=axes, label="growth over one delay: |largest root|^k", shrink=0.8)
         yield "stability.png", png(figure)
         rows = [[name, *(f"{value:.2f}" for value in by_delay.values())] for name, by_delay in shares.items()]
-        yield "table.md", tables.markdown(["μ and λ^k", *(f"k = {k}" for k in self.delays)], rows).encode()
+        yield "table.md", tables.markdown(["phase of μ and λ^k", *(f"share admitted, k = {k}" for k in self.delays)], rows).encode()
         yield "shares.json", json.dumps(shares, indent=1).encode()
 
 
 def radius(lam: float, mu: complex, k: int) -> float:
-    """The size of the largest root."""
+    """Return the absolute value of the largest root."""
     one = np.ones(1, dtype=np.complex128)
     channel = Channel(lam * one, mu * one, one, one, k, 0.0)
     return float(np.abs(np.linalg.eigvals(companion(channel, 0))).max())
 
 
 def share(grid: Real, sizes: Real) -> float:
-    """Of the systems that are stable, the part that the condition admits."""
+    """Return the share of the stable systems that the condition admits.
+
+    `grid` holds the largest roots for all pairs of `sizes` of mu (rows) and lam (columns).
+    """
     stable = grid < 1
     admitted = sizes[:, None] + sizes[None, :] < 1
     return float((stable & admitted).sum() / stable.sum())

@@ -3,91 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from delayssm_lab.recipes.delayed import TASKS, ModelName, preset
+from delayssm_lab.recipes.delayed import TASKS, ModelName, grid
 from delayssm_lab.report import page, tables
 from delayssm_lab.report.collect import Cell, Results
-from delayssm_lab.studies import paper
+from delayssm_lab.studies import reported
 from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained
 from delayssm_lab.training.run import Run
 
-BASELINES: tuple[ModelName, ...] = ("lstm", "gpt2", "mamba", "llama")
-
 
 def mini_runs() -> tuple[Run, ...]:
-    """Two learning rates: that of the preset, and 1e-3. Three seeds for DS4D and S4D, one for the others.
+    """Return the mini runs with two learning rates, that of the preset and 1e-3.
 
-    The order is that in which they are wanted, for machines that do not come to the end.
+    DS4D and S4D have three seeds, the others one. The most informative runs come first, for machines that do not have
+    the time for all.
     """
-    return (
-        *_grid(("ds4d", "s4d"), (0,), None),
-        *_grid(("lstm",), (0,), 1e-3),
-        *_grid(("gpt2", "mamba", "llama"), (0,), 1e-3),
-        *_grid(("ds4d", "s4d"), (1, 2), None),
-        *_grid(("ds4d", "s4d"), (0,), 1e-3),
-        *_grid(BASELINES, (0,), None),
-        *_grid(("ds4d", "s4d"), (1, 2), 1e-3),
+    state_space: tuple[ModelName, ...] = ("ds4d", "s4d")
+    plan: tuple[tuple[tuple[ModelName, ...], int, tuple[float, ...] | None], ...] = (
+        (state_space, 0, None),
+        (("lstm",), 0, (1e-3,)),
+        (("gpt2", "mamba", "llama"), 0, (1e-3,)),
+        (state_space, 1, None),
+        (state_space, 2, None),
+        (state_space, 0, (1e-3,)),
+        (("lstm", "gpt2", "mamba", "llama"), 0, None),
+        (state_space, 1, (1e-3,)),
+        (state_space, 2, (1e-3,)),
     )
+    return tuple(run for models, seed, rates in plan for run in grid(TASKS, models, "mini", rates, (seed,)))
 
 
 def paper_runs() -> tuple[Run, ...]:
-    """Copying over a fixed delay at the paper's size."""
-    models: tuple[ModelName, ...] = ("ds4d", "ds4d-narrow", "s4d")
-    return tuple(preset("copy-fixed", model, "paper") for model in models)
+    """Return the runs at the paper's size that copy over a fixed delay."""
+    return tuple(grid(["copy-fixed"], ["ds4d", "ds4d-narrow", "s4d"], "paper"))
 
 
 @dataclass(frozen=True)
 class Synthetic(Trained):
-    """Runs of all models, in the order in which they are wanted."""
+    """Validation accuracy of all models beside that which the paper reports."""
 
     name = "synthetic"
-    title = "Six models on six tasks, mini scale (table synthetic-acc, figure synthetic-learning-curves)"
+    title = "Six models on the six delayed-memory tasks, mini scale (table synthetic-acc, figure synthetic-learning-curves)"
+    #: Name of the runs in the table.
+    source: ClassVar[str] = "mini run"
 
     runs: tuple[Run, ...] = field(default_factory=mini_runs)
     root: str = "mini"
 
     def files(self, work: Path) -> Iterable[File]:
-        results = self.found(work)
+        results = self.collected(work)
         yield from page.contents(results).items()
-        yield "table.md", comparison(results, self.runs).encode()
+        yield "table.md", comparison(results, self.source).encode()
 
 
 @dataclass(frozen=True)
 class PaperCopy(Synthetic):
-    """The same at the paper's size, for the task that a CPU can finish."""
+    """Copying over a fixed delay at the paper's size, which a CPU can train."""
 
     name = "copy-at-paper-scale"
     title = "Copying over a fixed delay at the paper's size (table synthetic-acc, first column)"
+    source = "full-size run"
 
     runs: tuple[Run, ...] = field(default_factory=paper_runs)
     root: str = "paper"
 
 
-def comparison(results: Results, planned: Iterable[Run]) -> str:
-    """Ours above the paper's; models that are planned and have no run yet come last."""
+def comparison(results: Results, source: str) -> str:
+    """Return a table of best validation accuracies with those of the paper below them; `source` names the runs."""
     rows = []
-    for model in dict.fromkeys([*results.models, *(run.model_label for run in planned)]):
-        rows.append([model, "ours", *(_words(results.cells.get((task, model))) for task in results.tasks)])
-        if model in paper.SYNTHETIC:
-            reported = dict(zip(paper.TASKS, paper.SYNTHETIC[model], strict=True))
-            rows.append(["", "paper", *(f"{reported[t][0]:.2f} ± {reported[t][1]:.2f}" for t in results.tasks)])
-    return tables.markdown(["model", "", *results.tasks], rows)
+    for model in results.models:
+        cells = (_cell_text(results.cells.get((task, model))) for task in results.tasks)
+        rows.append([f"{model}, {source}", *cells])
+        if model in reported.SYNTHETIC:
+            by_task = dict(zip(reported.TASKS, reported.SYNTHETIC[model], strict=True))
+            numbers = (by_task[task] for task in results.tasks)
+            rows.append([f"{model}, paper", *(f"{mean:.2f} ± {deviation:.2f}" for mean, deviation in numbers)])
+    return tables.markdown(["model", *results.tasks], rows)
 
 
-def _words(cell: Cell | None) -> str:
-    """The accuracy, and what it is from."""
+def _cell_text(cell: Cell | None) -> str:
+    """Return the accuracy with the number of seeds and of learning rates that were tried."""
     if cell is None:
-        return "not run"
-    seeds, rates = len(cell.records), len(cell.tried)
-    return f"{page.words(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, {rates} lr)"
-
-
-def _grid(models: Iterable[ModelName], seeds: Iterable[int], lr: float | None) -> Iterable[Run]:
-    for seed in seeds:
-        for task in TASKS:
-            for model in models:
-                run = preset(task, model, "mini")
-                yield replace(run, seed=seed, training=replace(run.training, lr=lr or run.training.lr))
+        return page.cell_text(cell)
+    seeds, rates = len(cell.records), len(cell.learning_rates)
+    return f"{page.cell_text(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, {rates} lr)"

@@ -1,4 +1,7 @@
-"""The runs that studies need, trained if they are not there. They are kept by name, so studies share them."""
+"""Studies of trained models.
+
+Runs are trained when a study needs them and kept by name, so studies share them.
+"""
 
 from __future__ import annotations
 
@@ -11,63 +14,66 @@ from delayssm.storage import files
 from delayssm_lab.recipes.delayed import TASKS, ModelName, preset
 from delayssm_lab.report.collect import Results, collect
 from delayssm_lab.studies.study import Study
-from delayssm_lab.training import trainer as training
 from delayssm_lab.training.run import Run, from_json, save
 from delayssm_lab.training.sweep import sweep
-from delayssm_lab.training.trainer import Summary
+from delayssm_lab.training.trainer import Summary, read_summary
 
 
-def one_of_each_task(model: ModelName) -> tuple[Run, ...]:
-    """A model on all six tasks at mini scale."""
+def one_run_per_task(model: ModelName) -> tuple[Run, ...]:
+    """Return the mini runs of a model on the six delayed-memory tasks."""
     return tuple(preset(task, model, "mini") for task in TASKS)
 
 
 def train(runs: Sequence[Run], root: Path) -> None:
-    """Finish runs; an error if one fails, after the others."""
+    """Train all runs that are not finished, and raise an error at the end if any has failed."""
     failed = [outcome for outcome in sweep(runs, root) if outcome.error]
     if failed:
         raise RuntimeError("; ".join(map(str, failed)))
 
 
 def adopt(runs: Sequence[Run], path: Path, root: Path) -> None:
-    """Make directories of those runs that were finished elsewhere, from the facts in a file; they have no weights."""
-    for facts in json.loads(path.read_text()) if path.exists() else []:
-        directory = root / facts["name"]
-        run, environment = from_json(facts, path)
-        if run in runs and facts["summary"] and not (directory / "summary.json").exists():
+    """Create the directories of those runs that a runs.json holds the results of; they have no weights."""
+    for record in json.loads(path.read_text()) if path.exists() else []:
+        directory = root / record["name"]
+        run, environment = from_json(record, path)
+        if run in runs and record["summary"] and not (directory / "summary.json").exists():
             save(directory, run, environment)
-            lines = "".join(f"{json.dumps(entry)}\n" for entry in facts["metrics"])
+            lines = "".join(f"{json.dumps(entry)}\n" for entry in record["metrics"])
             files.write(directory / "metrics.jsonl", lines.encode())
-            files.write(directory / "summary.json", json.dumps(facts["summary"], indent=2).encode())
+            files.write(directory / "summary.json", json.dumps(record["summary"], indent=2).encode())
 
 
-def finished(runs: Sequence[Run], root: Path) -> list[Summary]:
-    """Summaries of those that are."""
-    found = (training.read_summary(root / run.name) for run in runs)
-    return [summary for summary in found if summary is not None]
+def summaries(runs: Sequence[Run], root: Path) -> list[Summary]:
+    """Return the summaries of the finished runs."""
+    read = (read_summary(root / run.name) for run in runs)
+    return [summary for summary in read if summary is not None]
 
 
 @dataclass(frozen=True)
 class Trained(Study):
-    """A study of runs.
+    """A study of trained models.
 
     Args:
-        runs: in the order in which they are wanted.
-        root: their directory among all that studies keep.
+        runs: Runs in the order in which they are trained.
+        root: Name of the directory of these runs in the working directory of all studies.
     """
 
     runs: tuple[Run, ...]
     root: str
 
     def progress(self, work: Path) -> tuple[int, int]:
-        return len(finished(self.runs, work / self.root)), len(self.runs)
+        return len(self.finished_runs(work)), len(self.runs)
 
     def run(self, work: Path) -> None:
         train(self.runs, work / self.root)
 
     def seconds(self, work: Path) -> float:
-        return sum(summary["seconds"] for summary in finished(self.runs, work / self.root))
+        return sum(summary["seconds"] for summary in summaries(self.runs, work / self.root))
 
-    def found(self, work: Path) -> Results:
-        """What those that are finished say together."""
-        return collect([work / self.root / run.name for run in self.runs if finished([run], work / self.root)])
+    def finished_runs(self, work: Path) -> list[Run]:
+        """Return the runs that have ended."""
+        return [run for run in self.runs if read_summary(work / self.root / run.name) is not None]
+
+    def collected(self, work: Path) -> Results:
+        """Return the results of the finished runs."""
+        return collect([work / self.root / run.name for run in self.finished_runs(work)])

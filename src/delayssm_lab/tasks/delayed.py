@@ -1,13 +1,13 @@
-"""The paper's delayed-memory tasks (appendix C.2): remember, wait, then answer from what was seen long ago.
+"""The paper's delayed-memory tasks (appendix C.2): remember data over a lag, then answer from it.
 
     x = [data, zeros for the lag, go, target]        target[t] = round(sum over l of G[l] data[t - l])
 
 Copying three tokens over a lag of four, with ten tokens in all (0 pads, 9 is go):
 
     tokens     7 2 5  0 0 0 0  9  7 2 5
-    answers                    7  2 5        each given one position before its token: teacher forcing
+    answers                    7  2 5        each is given one position before its token: teacher forcing
 
-Where lags vary, a row with a shorter lag is padded behind its target, so that all rows are equally long.
+If lags vary, rows with a shorter lag are padded after their target, so that all rows have the same length.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from delayssm_lab.models.specs import Spec
-from delayssm_lab.tasks.task import Metric, Score, Split, classified
+from delayssm_lab.tasks.task import Metric, Score, Split, score_classes
 
 PAD = 0
 
 
 @dataclass(frozen=True)
 class Copy:
-    """G = [1]: each target token is its data token."""
+    """Copy: each target token is its data token, G = [1]."""
 
     def weights(self) -> NDArray[np.float64]:
-        """G, (1,)."""
+        """Return G, (1,)."""
         return np.ones(1)
 
 
 @dataclass(frozen=True)
 class Sum:
-    """G = [1, ..., 1]: the sum of the last `window` data tokens."""
+    """Sum of the last `window` data tokens, G = [1, ..., 1].
+
+    Args:
+        window: Number of data tokens in a sum.
+    """
 
     window: int = 16
 
@@ -48,13 +52,22 @@ class Sum:
         _check_window(self.window)
 
     def weights(self) -> NDArray[np.float64]:
-        """G, (window,)."""
+        """Return G, (window,)."""
         return np.ones(self.window)
 
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """G[l] = amplitude exp(-(l - center)^2 / (2 width^2)), rounded to the nearest token."""
+    """Gaussian-weighted sum of the last `window` data tokens, rounded to the nearest token.
+
+    G[l] = amplitude exp(-(l - center)^2 / (2 width^2))
+
+    Args:
+        window: Number of data tokens in a sum.
+        amplitude: Largest weight.
+        center: Lag of the largest weight.
+        width: Standard deviation of the Gaussian, in lags.
+    """
 
     window: int = 16
     amplitude: float = 0.75
@@ -67,7 +80,7 @@ class WeightedSum:
             raise ValueError(f"amplitude and width must be positive, not {self.amplitude} and {self.width}")
 
     def weights(self) -> NDArray[np.float64]:
-        """G, (window,)."""
+        """Return G, (window,)."""
         lag = np.arange(self.window)
         gaussian: NDArray[np.float64] = self.amplitude * np.exp(-((lag - self.center) ** 2) / (2 * self.width**2))
         return gaussian
@@ -79,33 +92,34 @@ def _check_window(window: int) -> None:
 
 
 @dataclass(frozen=True)
-class Recall:
-    """Token sequences, and what should be said at some positions of each."""
+class RecallBatch:
+    """Sequences of tokens, and the targets at some positions of each."""
 
     tokens: Int[Tensor, "B L"]
     positions: Int[Tensor, "B T"]
     targets: Int[Tensor, "B T"]
 
-    def to(self, device: object) -> Recall:
-        """The same on another device."""
-        return Recall(*(t.to(device) for t in (self.tokens, self.positions, self.targets)))  # type: ignore[call-overload]
+    def to(self, device: object) -> RecallBatch:
+        """Return the batch on another device."""
+        return RecallBatch(*(t.to(device) for t in (self.tokens, self.positions, self.targets)))  # type: ignore[call-overload]
 
     def score(self, model: nn.Module) -> Score:
-        """Cross-entropy and right answers, at the supervised positions only."""
+        """Return the cross-entropy and the number of correct answers, at the supervised positions only."""
         logits = model(self.tokens, at=self.positions)
-        return classified(logits.flatten(0, 1), self.targets.flatten())
+        return score_classes(logits.flatten(0, 1), self.targets.flatten())
 
 
 @dataclass(frozen=True)
 class DelayedMemory:
-    """One task.
+    """A task of delayed memory: copying, summing or weighted summing after a fixed or a variable lag.
 
     Args:
-        mapping: what the target is.
-        lags: the shortest and the longest lag; each sample draws its own between them, both included.
-        vocab_size: tokens including 0, which pads, and the last one, which is the go signal.
-        data_length: tokens to remember.
-        max_token: data tokens are 1 to this. By default as many as can be without a target overflowing.
+        mapping: Function from the data to the target.
+        lags: Shortest and longest lag. Each sample draws its lag between them, both included.
+        vocab_size: Number of tokens, including the padding 0 and the last one, which is the go signal.
+        data_length: Number of tokens to remember.
+        max_token: Largest data token; the smallest is 1. By default the largest one for which no target exceeds the
+            vocabulary.
     """
 
     mapping: Copy | Sum | WeightedSum = Copy()
@@ -118,11 +132,11 @@ class DelayedMemory:
         if self.data_length < 1:
             raise ValueError(f"data_length must be at least 1, not {self.data_length}")
         if not 0 <= self.lags[0] <= self.lags[1]:
-            raise ValueError(f"lags must be two numbers from 0 on, the shorter first, not {self.lags}")
+            raise ValueError(f"lags must be two numbers of at least 0, the shorter first, not {self.lags}")
         if self.max_token is not None and self.max_token < 1:
             raise ValueError(f"max_token must be at least 1, not {self.max_token}")
         if self.largest_token < 1:
-            raise ValueError(f"a vocabulary of {self.vocab_size} is too small: the target of a data token 1 overflows")
+            raise ValueError(f"vocab_size {self.vocab_size} is too small: even data tokens of 1 give targets beyond it")
         if self._largest_target(self.largest_token) > self.go - 1:
             raise ValueError(
                 f"data tokens up to {self.max_token} give targets up to {self._largest_target(self.largest_token)}, "
@@ -132,49 +146,49 @@ class DelayedMemory:
 
     @property
     def go(self) -> int:
-        """The signal to answer."""
+        """Token that is the signal to answer."""
         return self.vocab_size - 1
 
     @cached_property
     def largest_token(self) -> int:
-        """The largest data token."""
+        """Largest data token."""
         if self.max_token is not None:
             return self.max_token
         return max((m for m in range(1, self.go) if self._largest_target(m) < self.go), default=0)
 
     @property
     def max_length(self) -> int:
-        """Positions a model sees: all tokens but the last, which it only has to predict."""
+        """Number of positions that a model sees: all tokens but the last, which it only has to predict."""
         return 2 * self.data_length + self.lags[1]
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Human-readable name of the task."""
         mapping = {Copy: "Copy", Sum: "Sum", WeightedSum: "Weighted sum"}[type(self.mapping)]
         return f"{mapping}, {'fixed' if self.lags[0] == self.lags[1] else 'variable'} delay"
 
     @property
     def metric(self) -> Metric:
-        """The share of right answers."""
+        """Metric of the answers, the accuracy."""
         return Metric.ACCURACY
 
     def build(self, spec: Spec) -> nn.Module:
-        """A model of its tokens, freshly initialised."""
+        """Return a model for this task, freshly initialised."""
         return spec.build(self.vocab_size, self.max_length)
 
     def size(self, split: Split) -> int | None:
-        """Samples are made as they are wanted; there are none to test on, since none is ever seen twice."""
+        """Return None, as samples are drawn on demand; 0 for the test split, as no sample is ever seen twice."""
         return 0 if split is Split.TEST else None
 
     def target(self, data: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The answer to data, (..., data_length) -> the same shape."""
-        found = np.zeros(data.shape)
+        """Return the target of data, (..., data_length) -> the same shape."""
+        target = np.zeros(data.shape)
         for lag, weight in enumerate(self.mapping.weights()[: self.data_length]):
-            found[..., lag:] += weight * data[..., : self.data_length - lag]
-        return np.rint(found).astype(np.int64)
+            target[..., lag:] += weight * data[..., : self.data_length - lag]
+        return np.rint(target).astype(np.int64)
 
-    def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Recall:
-        """The samples with these numbers. Each is made from (seed, split, index) alone."""
+    def batch(self, seed: int, split: Split, indices: Sequence[int]) -> RecallBatch:
+        """Return the samples with these numbers. Each depends on (seed, split, index) only."""
         samples = [self._draw(seed, split, index) for index in indices]
         data = np.stack([data for data, _ in samples])
         lag = np.array([lag for _, lag in samples])
@@ -185,20 +199,20 @@ class DelayedMemory:
         np.put_along_axis(tokens, go, self.go, axis=1)
         positions = go + np.arange(self.data_length)
         np.put_along_axis(tokens, positions + 1, target, axis=1)
-        return Recall(torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(positions), torch.from_numpy(target))
+        return RecallBatch(*map(torch.from_numpy, (tokens[:, :-1].copy(), positions, target)))
 
     def lag(self, seed: int, split: Split, index: int) -> int:
         """Return the lag of the sample with this number."""
         return self._draw(seed, split, index)[1]
 
-    def answers(self, model: nn.Module, batch: Recall) -> Int[Tensor, "B T"]:
+    def answers(self, model: nn.Module, batch: RecallBatch) -> Int[Tensor, "B T"]:
         """Return the most likely token at each supervised position."""
         with torch.no_grad():
             answers: Tensor = model(batch.tokens, at=batch.positions).argmax(-1)
         return answers
 
-    def guess(self) -> float:
-        """Accuracy of the best guess that ignores the data: the most frequent target. By counting, 4096 samples."""
+    def chance_level(self) -> float:
+        """Return the accuracy of the most frequent target at each position, counted over 4,096 samples."""
         targets = self.batch(0, Split.VALIDATION, range(4096)).targets
         return float(torch.stack([column.bincount().max() for column in targets.T]).sum()) / math.prod(targets.shape)
 

@@ -1,4 +1,4 @@
-"""Images read pixel by pixel, row after row."""
+"""Tasks on images, read pixel by pixel, row after row."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from numpy.typing import NDArray
 
 from delayssm.layers.inputs import Values
 from delayssm_lab.data.generate.pathfinder import ContourLength, Size
-from delayssm_lab.tasks.labelled import Classified, Labelled, Numbers, shares
+from delayssm_lab.tasks.labelled import ClassificationBatch, Indices, LabelledTask, split_shares
 from delayssm_lab.tasks.task import Split
 
 
-class Pixels(Labelled):
-    """A class for each image; every pixel is one time."""
+class ImageTask(LabelledTask):
+    """Classification of images. Each pixel is one time step."""
 
-    #: Subtracted from pixels of 0 to 255, and what they are then divided by.
+    #: Inputs are (pixel - center) / scale, for pixels from 0 to 255.
     center: ClassVar[float] = 0.0
     scale: ClassVar[float] = 255.0
 
     def inputs(self, width: int) -> Values:
         return Values(1, width)
 
-    def _taken(self, x: NDArray[np.uint8], y: NDArray[np.uint8], rows: Numbers) -> Classified:
-        values = (torch.from_numpy(x[rows]).float() - self.center) / self.scale
-        return Classified(values.unsqueeze(-1), None, torch.from_numpy(y[rows]).long())
+    def _normalised(self, x: NDArray[np.uint8], y: NDArray[np.uint8]) -> ClassificationBatch:
+        values = (torch.from_numpy(x).float() - self.center) / self.scale
+        return ClassificationBatch(values.unsqueeze(-1), None, torch.from_numpy(y).long())
 
 
-class TrainTest(Pixels):
-    """A published test set; a tenth of the training images, always the same, is held out for validation."""
+class TrainTestImageTask(ImageTask):
+    """Images with a published test set. A fixed tenth of the training images is held out for validation."""
 
-    def split(self, split: Split) -> Numbers:
+    def split(self, split: Split) -> Indices:
         data = self.prepared()
         if split is Split.TEST:
             return np.arange(len(data["test_y"]))
-        return shares(len(data["train_y"]), 0.9, 0.1)[split]
+        return split_shares(len(data["train_y"]), 0.9, 0.1)[split]
 
     def targets(self, split: Split) -> NDArray[np.uint8]:
-        part = "test" if split is Split.TEST else "train"
-        return self.prepared()[f"{part}_y"][self.split(split)]
+        return self.prepared()[f"{_prefix(split)}_y"][self.split(split)]
 
-    def take(self, split: Split, rows: Numbers) -> Classified:
-        data, part = self.prepared(), "test" if split is Split.TEST else "train"
-        return self._taken(data[f"{part}_x"], data[f"{part}_y"], rows)
+    def take(self, split: Split, rows: Indices) -> ClassificationBatch:
+        data, prefix = self.prepared(), _prefix(split)
+        return self._normalised(data[f"{prefix}_x"][rows], data[f"{prefix}_y"][rows])
+
+
+def _prefix(split: Split) -> str:
+    return "test" if split is Split.TEST else "train"
 
 
 @dataclass(frozen=True)
-class SequentialMNIST(TrainTest):
+class SequentialMNIST(TrainTestImageTask):
     """sMNIST: ten digits, 784 pixels from 0 to 1."""
 
     label: ClassVar[str] = "sMNIST"
@@ -59,7 +62,7 @@ class SequentialMNIST(TrainTest):
 
 
 @dataclass(frozen=True)
-class GrayCIFAR(TrainTest):
+class GrayCIFAR(TrainTestImageTask):
     """Image of Long Range Arena: CIFAR-10 in gray, 1,024 pixels of about zero mean and unit variance."""
 
     label: ClassVar[str] = "Image"
@@ -71,13 +74,13 @@ class GrayCIFAR(TrainTest):
 
 
 @dataclass(frozen=True)
-class Pathfinder(Pixels):
-    """Are two discs joined by a dashed path? 80 / 10 / 10 % of the images train, validate and test.
+class Pathfinder(ImageTask):
+    """Pathfinder: whether a dashed path joins two discs. The splits are 80 / 10 / 10 % of the images.
 
     Args:
-        side: 32, or 128 for Path-X, or 20.
-        contour_length: dashes of a path: 14 is the level called hard, which the benchmark has; 6 and 9 are easier, and
-            3, with a side of 20, is not published.
+        side: Side of the images in pixels: 32, or 128 for Path-X, or 20.
+        contour_length: Number of dashes of a path. The benchmark has 14, the level called hard. 6 and 9 are easier. 3,
+            with a side of 20, is not published.
     """
 
     outputs: ClassVar[int] = 2
@@ -96,12 +99,12 @@ class Pathfinder(Pixels):
     def max_length(self) -> int:
         return self.side**2
 
-    def split(self, split: Split) -> Numbers:
-        return shares(len(self.prepared()["y"]), 0.8, 0.1, 0.1)[split]
+    def split(self, split: Split) -> Indices:
+        return split_shares(len(self.prepared()["y"]), 0.8, 0.1, 0.1)[split]
 
     def targets(self, split: Split) -> NDArray[np.uint8]:
         return self.prepared()["y"][self.split(split)]
 
-    def take(self, split: Split, rows: Numbers) -> Classified:
+    def take(self, split: Split, rows: Indices) -> ClassificationBatch:
         data = self.prepared()
-        return self._taken(data["x"], data["y"], rows)
+        return self._normalised(data["x"][rows], data["y"][rows])

@@ -1,4 +1,4 @@
-"""Tasks on recorded data: each sample is a sequence, or two, and has one answer."""
+"""Base of the tasks on prepared data: each sample is one sequence, or two, with one answer."""
 
 from __future__ import annotations
 
@@ -20,88 +20,91 @@ from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.data.prepared.reader import Prepared
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
-from delayssm_lab.tasks.task import Batch, Metric, Score, Split, classified
+from delayssm_lab.tasks.task import Batch, Metric, Score, Split, score_classes
 
-Numbers = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Classified:
+class ClassificationBatch:
     """Sequences of tokens or values, and the class of each."""
 
     x: Int[Tensor, "B L"] | Float[Tensor, "B L F"]
     lengths: Int[Tensor, " B"] | None
     targets: Int[Tensor, " B"]
 
-    def to(self, device: object) -> Classified:
-        """The same on another device."""
-        return Classified(*_moved(device, self.x, self.lengths, self.targets))  # type: ignore[arg-type]
+    def to(self, device: object) -> ClassificationBatch:
+        """Return the batch on another device."""
+        tensors = (self.x, self.lengths, self.targets)
+        return ClassificationBatch(*(None if t is None else t.to(device) for t in tensors))  # type: ignore[arg-type,call-overload]
 
     def score(self, model: nn.Module) -> Score:
-        """Cross-entropy, and right answers."""
-        return classified(model(self.x, self.lengths), self.targets)
+        """Return the cross-entropy and the number of correct answers."""
+        return score_classes(model(self.x, self.lengths), self.targets)
 
 
-class Labelled(ABC):
-    """A task on prepared data. Subclasses are frozen dataclasses.
+class LabelledTask(ABC):
+    """Base of the tasks on prepared data. Subclasses are frozen dataclasses.
 
-    Training samples come in epochs, each in another order; validation and test samples have one order for all runs.
+    Training samples are in a new order in every epoch. Validation and test samples have one order for all runs.
     """
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """For people."""
+        """Human-readable name of the task."""
 
     @property
     @abstractmethod
     def data(self) -> str:
-        """The name of the data set."""
+        """Name of the data set."""
 
     @property
     @abstractmethod
     def max_length(self) -> int:
-        """Positions that a model sees at most."""
+        """Length of the longest sequence that a model sees."""
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Numbers in an answer."""
+        """Number of outputs of a model: classes, or values to regress."""
 
     @property
     def metric(self) -> Metric:
-        """How good answers are."""
+        """Metric of the answers."""
         return Metric.ACCURACY
 
     @property
     def pooling(self) -> Pooling:
-        """How an answer is read from the outputs at all times."""
+        """Pooling over time before the head of a model."""
         return "mean"
 
     @abstractmethod
     def inputs(self, width: int) -> Tokens | Values:
-        """The first layer of a model."""
+        """Return the input layer of a model."""
 
     @abstractmethod
-    def split(self, split: Split) -> Numbers:
-        """The rows of the data that are in a split, by a rule that depends on nothing else."""
+    def split(self, split: Split) -> Indices:
+        """Return the rows of the prepared data that belong to a split. They do not depend on the seed of a run."""
 
     @abstractmethod
     def targets(self, split: Split) -> NDArray[np.generic]:
-        """What should be said, for each row of a split."""
+        """Return the target of each row of a split."""
 
     @abstractmethod
-    def take(self, split: Split, rows: Numbers) -> Batch:
-        """Some rows of the data of a split."""
+    def take(self, split: Split, rows: Indices) -> Batch:
+        """Return rows of the prepared data of a split as a batch."""
 
     def build(self, spec: Spec) -> nn.Module:
-        """A model for this task, freshly initialised."""
+        """Return a model for this task, freshly initialised."""
         return self.pooled(spec, self.outputs)
 
     def pooled(self, spec: Spec, outputs: int | None) -> PooledModel:
-        """A model of one sequence."""
+        """Return a model of one sequence, freshly initialised; without a head if `outputs` is None."""
         if not isinstance(spec, StateSpaceSpec):
-            raise ValueError(f"{self.label} is a task for DS4D and S4D; a {spec.family} here answers to tokens only")
+            raise ValueError(
+                f"{self.label} is a task for DS4D and S4D; {spec.family} is available for tasks on delayed memory only"
+            )
         return PooledModel(
             self.inputs(spec.d_model),
             spec.backbone(),
@@ -111,69 +114,66 @@ class Labelled(ABC):
         )
 
     def size(self, split: Split) -> int:
-        """How many samples there are."""
+        """Return the number of samples in a split."""
         return len(_rows(self, split, data_root()))
 
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
-        """The samples with these numbers; those of training begin again after the last, in another order."""
+        """Return the samples with these numbers. Training samples repeat after each epoch in another order."""
         rows, numbers = _rows(self, split, data_root()), np.asarray(indices, np.int64)
         if split is Split.TRAIN:
-            epochs, places = np.divmod(numbers, len(rows))
-            orders = {epoch: _shuffled(len(rows), seed, epoch) for epoch in set(epochs.tolist())}
-            numbers = np.array([orders[e][p] for e, p in zip(epochs.tolist(), places.tolist(), strict=True)])
+            epochs, positions = np.divmod(numbers, len(rows))
+            orders = {epoch: _permutation(len(rows), seed, epoch) for epoch in set(epochs.tolist())}
+            numbers = np.array([orders[e][p] for e, p in zip(epochs.tolist(), positions.tolist(), strict=True)])
         return self.take(split, rows[numbers])
 
-    def guess(self) -> float:
-        """What one answer for all gets: accuracy of the most frequent class, of the test samples."""
+    def chance_level(self) -> float:
+        """Return the accuracy of always answering with the most frequent class of the test samples."""
         counts = np.unique(self.targets(Split.TEST), return_counts=True)[1]
         return float(counts.max() / counts.sum())
 
     def prepared(self) -> Prepared:
-        """The data; an error that says what to do if it is not there."""
+        """Return the prepared data. If it is missing, the error states the command that prepares it."""
         return _prepared(self.data, data_root())
 
 
+# The location of the data is an argument of the cached functions, because the environment can change it.
 @lru_cache(maxsize=16)
-def _prepared(name: str, place: Path) -> Prepared:
+def _prepared(name: str, root: Path) -> Prepared:
     return load(name)
 
 
 @lru_cache(maxsize=64)
-def _rows(task: Labelled, split: Split, place: Path) -> Numbers:
+def _rows(task: LabelledTask, split: Split, root: Path) -> Indices:
     rows = task.split(split)
-    if split is not Split.TRAIN:  # so that the first few are a fair sample of all
-        rows = rows[_shuffled(len(rows), 0, 0)]
+    if split is not Split.TRAIN:  # shuffled, so that the first few are a fair sample of all
+        rows = rows[_permutation(len(rows), 0, 0)]
     if not len(rows):
-        raise ValueError(f"{task.label}: there are no {split.name.lower()} samples in the data that are prepared here")
+        raise ValueError(f"the prepared data of {task.label} has no {split.name.lower()} samples; prepare more of it")
     return rows
 
 
 @lru_cache(maxsize=4)
-def _shuffled(count: int, *key: int) -> Numbers:
-    """Numbers below count, in an order for each key, which are two numbers."""
+def _permutation(count: int, *key: int) -> Indices:
+    """Return the numbers below `count` in an order that depends on the key of two numbers."""
     return np.random.Generator(np.random.Philox(key=key)).permutation(count)
 
 
-def shares(count: int, *parts: float) -> list[Numbers]:
-    """Numbers below count, shuffled and cut into parts of these shares; the last takes what is left."""
-    ends = np.rint(np.cumsum(parts[:-1]) * count).astype(np.int64)
-    return np.split(_shuffled(count, 0, count), ends)
+def split_shares(count: int, *shares: float) -> list[Indices]:
+    """Shuffle the numbers below `count` and split them into these shares. The last one takes the remainder."""
+    ends = np.rint(np.cumsum(shares[:-1]) * count).astype(np.int64)
+    return np.split(_permutation(count, 0, count), ends)
 
 
-def padded(
-    flat: NDArray[np.uint8], offsets: NDArray[np.int64], rows: Numbers, longest: int, end: int
+def pad_rows(
+    flat: NDArray[np.uint8], offsets: NDArray[np.int64], rows: Indices, max_length: int, end: int
 ) -> tuple[Int[Tensor, "B L"], Int[Tensor, " B"]]:
-    """Rows of different lengths as tokens padded with 0, and their lengths.
+    """Return rows of different lengths as tokens padded with 0, and their lengths.
 
-    Each is cut to `longest` - 1 tokens and closed by the token `end`.
+    Each row is cut to `max_length` - 1 tokens and followed by the token `end`.
     """
-    lengths = np.minimum(offsets[rows + 1] - offsets[rows], longest - 1) + 1
+    lengths = np.minimum(offsets[rows + 1] - offsets[rows], max_length - 1) + 1
     tokens = np.zeros((len(rows), int(lengths.max())), np.int64)
     for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
         tokens[i, : length - 1] = flat[offsets[row] : offsets[row] + length - 1]
         tokens[i, length - 1] = end
     return torch.from_numpy(tokens), torch.from_numpy(lengths)
-
-
-def _moved(device: object, *tensors: Tensor | None) -> list[Tensor | None]:
-    return [None if t is None else t.to(device) for t in tensors]  # type: ignore[call-overload]

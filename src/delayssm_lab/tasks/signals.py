@@ -1,4 +1,4 @@
-"""Recorded signals: spoken words, and what monitors show beside a bed."""
+"""Tasks on recorded signals: spoken words, and vital signs from a bedside monitor."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from torch import Tensor, nn
 from delayssm.layers.inputs import Values
 from delayssm.models.pooled import Pooling
 from delayssm_lab.data.published.speech_commands import WORDS
-from delayssm_lab.tasks.labelled import Classified, Labelled, Numbers, shares
+from delayssm_lab.tasks.labelled import ClassificationBatch, Indices, LabelledTask, split_shares
 from delayssm_lab.tasks.task import Metric, Score, Split
 
 
-def thinned(x: Tensor, every: int) -> Tensor:
-    """(B, L, F) -> (B, L // every, F): means of `every` samples after one another."""
+def averaged(x: Tensor, every: int) -> Tensor:
+    """Return the means of `every` consecutive samples, (B, L, F) -> (B, L // every, F)."""
     batch, length, features = x.shape
     return x[:, : length // every * every].reshape(batch, -1, every, features).mean(2)
 
 
 @dataclass(frozen=True)
-class SpeechCommands(Labelled):
+class SpeechCommands(LabelledTask):
     """One second of a spoken word at 16 kHz; shorter clips end in silence.
 
-    Samples are divided by one constant, the standard deviation of training samples: the reference code standardises
-    each time step on its own, which says where in a clip people tend to speak.
+    Samples are divided by one constant, the standard deviation of the training samples. The reference code standardises
+    each time step separately, which reveals where in a clip people tend to speak.
 
     Args:
-        words: to tell apart, numbered in this order; clips of other words are left out.
-        pooling: what a model answers from, the "mean" over all times or the "last" one.
-        every: means of this many samples are what a model hears.
+        words: Words to distinguish. Classes are numbered in this order. Clips of other words are left out.
+        pooling: Pooling over time: the "mean" over all times, or the "last" one.
+        every: Number of consecutive samples that are averaged into one input of the model.
     """
 
     data: ClassVar[str] = "speech-commands"
@@ -59,65 +59,69 @@ class SpeechCommands(Labelled):
     def inputs(self, width: int) -> Values:
         return Values(1, width)
 
-    def split(self, split: Split) -> Numbers:
-        return np.flatnonzero(self._y(split) >= 0)
+    def split(self, split: Split) -> Indices:
+        return np.flatnonzero(self._classes(split) >= 0)
 
     def targets(self, split: Split) -> NDArray[np.int64]:
-        return self._y(split)[self.split(split)]
+        return self._classes(split)[self.split(split)]
 
-    def take(self, split: Split, rows: Numbers) -> Classified:
+    def take(self, split: Split, rows: Indices) -> ClassificationBatch:
         x = self.hear(torch.from_numpy(self.prepared()[f"{split.name.lower()}_x"][rows]))
-        return Classified(x, None, torch.from_numpy(self._y(split)[rows]))
+        return ClassificationBatch(x, None, torch.from_numpy(self._classes(split)[rows]))
 
     def hear(self, samples: Tensor) -> Float[Tensor, "B L 1"]:
-        """16-bit samples, (B, samples), as a model hears them."""
-        return thinned(samples.float().unsqueeze(-1) / self.scale, self.every)
+        """Return 16-bit samples, (B, samples), as the input of a model."""
+        return averaged(samples.float().unsqueeze(-1) / self.scale, self.every)
 
-    def _y(self, split: Split) -> NDArray[np.int64]:
-        """The number of the word of each clip that is prepared; -1 if it is none of this task's."""
+    def _classes(self, split: Split) -> NDArray[np.int64]:
+        """Return the class of each prepared clip; -1 for words that do not belong to this task."""
         data = self.prepared()
-        known = data.about["words"]
-        if absent := [word for word in self.words if word not in known]:
+        prepared_words = data.about["words"]
+        if missing := [word for word in self.words if word not in prepared_words]:
             raise ValueError(
-                f"this task has the words {', '.join(self.words)}, but prepared here are {', '.join(known)}: prepare "
-                f"{', '.join(absent)} too, or set words to what is there"
+                f"this task has the words {', '.join(self.words)}, but prepared here are {', '.join(prepared_words)}; "
+                f"prepare {', '.join(missing)} too, or set words to some of the prepared ones"
             )
-        numbers = np.array([self.words.index(word) if word in self.words else -1 for word in known])
-        found: NDArray[np.int64] = numbers[data[f"{split.name.lower()}_y"]]
-        return found
+        numbers = np.array([self.words.index(word) if word in self.words else -1 for word in prepared_words])
+        classes: NDArray[np.int64] = numbers[data[f"{split.name.lower()}_y"]]
+        return classes
 
 
 @dataclass(frozen=True)
-class Regressed:
-    """Signals, and a number for each."""
+class RegressionBatch:
+    """Signals, and a number to estimate from each.
+
+    Models are trained to return (target - center) / scale.
+    """
 
     x: Float[Tensor, "B L F"]
     targets: Float[Tensor, " B"]
     center: float
     scale: float
 
-    def to(self, device: object) -> Regressed:
-        """The same on another device."""
-        return Regressed(self.x.to(device), self.targets.to(device), self.center, self.scale)  # type: ignore[call-overload]
+    def to(self, device: object) -> RegressionBatch:
+        """Return the batch on another device."""
+        return RegressionBatch(self.x.to(device), self.targets.to(device), self.center, self.scale)  # type: ignore[call-overload]
 
     def score(self, model: nn.Module) -> Score:
-        """Squared errors: in standard deviations for the loss, in the units of the data for the points."""
+        """Return squared errors: in standard deviations for the loss, in the units of the data for the points."""
         answers = model(self.x).squeeze(-1).float()
         loss = (answers - (self.targets - self.center) / self.scale).square().sum()
         return Score(loss, loss.detach() * self.scale**2, self.targets.numel())
 
 
 @dataclass(frozen=True)
-class BIDMC(Labelled):
+class BIDMC(LabelledTask):
     """Breathing rate, heart rate or oxygen saturation from 32 s of pulse wave and ECG at 125 Hz.
 
-    Models answer in standard deviations from the mean; errors are in the units of the data.
+    Models answer in standard deviations from the mean. Errors are reported in the units of the data.
 
     Args:
-        target: what to tell.
-        cut: "windows" are shuffled, 70 / 15 / 15 %, as the benchmark does: windows overlap, so test windows share most
-            of their samples with training windows. "patients" are shuffled instead, which is what a new patient meets.
-        every: means of this many samples are what a model sees.
+        target: Vital sign to estimate: breathing rate, heart rate or oxygen saturation.
+        cut: What the splits, 70 / 15 / 15 %, consist of. "windows" is what the benchmark does. Its windows overlap, so
+            that test windows share most of their samples with training windows. "patients" tests on patients that were
+            not seen in training.
+        every: Number of consecutive samples that are averaged into one input of the model.
     """
 
     data: ClassVar[str] = "bidmc"
@@ -127,9 +131,9 @@ class BIDMC(Labelled):
     cut: Literal["windows", "patients"] = "windows"
     every: int = 1
 
-    #: Samples of a window.
+    #: Number of samples in a window.
     window: ClassVar[int] = 4000
-    #: Mean and standard deviation of all windows.
+    #: Mean and standard deviation over all windows.
     moments: ClassVar[dict[str, tuple[float, float]]] = {
         "RR": (17.57, 3.04),
         "HR": (89.18, 13.20),
@@ -147,24 +151,24 @@ class BIDMC(Labelled):
     def inputs(self, width: int) -> Values:
         return Values(2, width)
 
-    def split(self, split: Split) -> Numbers:
+    def split(self, split: Split) -> Indices:
         data = self.prepared()
         usable = np.flatnonzero(data[self.target] > 0)  # the monitor of one patient counted no breath for minutes
         if self.cut == "windows":
-            return usable[shares(len(usable), 0.7, 0.15, 0.15)[split]]
-        patients = shares(len(data["signals"]), 0.7, 0.15, 0.15)[split]
+            return usable[split_shares(len(usable), 0.7, 0.15, 0.15)[split]]
+        patients = split_shares(len(data["signals"]), 0.7, 0.15, 0.15)[split]
         return usable[np.isin(data["record"][usable], patients)]
 
     def targets(self, split: Split) -> NDArray[np.float64]:
         return self.prepared()[self.target][self.split(split)]
 
-    def take(self, split: Split, rows: Numbers) -> Regressed:
+    def take(self, split: Split, rows: Indices) -> RegressionBatch:
         data = self.prepared()
-        places = zip(data["record"][rows], data["start"][rows], strict=True)
-        windows = [data["signals"][record, start : start + self.window] for record, start in places]
-        x = thinned(torch.from_numpy(np.stack(windows)), self.every)
-        return Regressed(x, torch.from_numpy(data[self.target][rows]).float(), *self.moments[self.target])
+        starts = zip(data["record"][rows], data["start"][rows], strict=True)
+        windows = [data["signals"][record, start : start + self.window] for record, start in starts]
+        x = averaged(torch.from_numpy(np.stack(windows)), self.every)
+        return RegressionBatch(x, torch.from_numpy(data[self.target][rows]).float(), *self.moments[self.target])
 
-    def guess(self) -> float:
-        """What the mean of all windows gets."""
+    def chance_level(self) -> float:
+        """Return the error of always answering with the mean over all windows."""
         return float(np.sqrt(np.mean((self.targets(Split.TEST) - self.moments[self.target][0]) ** 2)))

@@ -1,4 +1,4 @@
-"""What the training loop needs to know of a task."""
+"""Interface between tasks and the training loop: splits, batches, scores and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delayssm_lab.models.specs import Spec
 
 
 class Split(enum.IntEnum):
-    """No sample is in two of them."""
+    """Disjoint subsets of the samples of a task."""
 
     TRAIN = 0
     VALIDATION = 1
@@ -24,31 +24,40 @@ class Split(enum.IntEnum):
 
 
 class Metric(enum.Enum):
-    """How good answers are, from the mean of the points that they get."""
+    """Quality of answers, computed from the mean of their points.
+
+    For accuracy, a correct answer has 1 point and a wrong one 0. For RMSE, points are squared errors.
+    """
 
     ACCURACY = "accuracy"
     RMSE = "rmse"
 
     def of(self, mean: float) -> float:
-        """Points are 1 for a right answer and 0 for a wrong one; or squared errors."""
+        """Return the metric from the mean of the points."""
         return math.sqrt(mean) if self is Metric.RMSE else mean
 
     def merit(self, value: float) -> float:
-        """The larger the better."""
+        """Return a number that is larger for better values."""
         return -value if self is Metric.RMSE else value
 
     def better(self, a: float, b: float) -> bool:
-        """Whether a is better than b."""
+        """Return whether the value a is better than b."""
         return self.merit(a) > self.merit(b)
 
     def best(self, values: Iterable[float]) -> float:
-        """Of some values."""
+        """Return the best of several values."""
         return max(values, key=self.merit)
 
 
 @dataclass(frozen=True)
 class Score:
-    """Sums over the answers of a batch."""
+    """Sums over the answers of a batch.
+
+    Args:
+        loss: Sum of losses.
+        points: Sum of points, see `Metric`.
+        count: Number of answers.
+    """
 
     loss: Float[Tensor, ""]
     points: Float[Tensor, ""] | Int[Tensor, ""]
@@ -56,58 +65,61 @@ class Score:
 
 
 class Batch(Protocol):
-    """Some samples, and what should be said to them."""
+    """Samples and their targets."""
 
     @property
     def targets(self) -> Tensor:
-        """One for each answer."""
+        """Targets, one for each answer."""
         ...
 
     def to(self, device: object) -> Self:
-        """The same on another device."""
+        """Return the batch on another device."""
         ...
 
     def score(self, model: nn.Module) -> Score:
-        """Loss and points of a model's answers."""
+        """Return the loss and the points of a model's answers."""
         ...
 
 
 class Task(Protocol):
-    """Samples by number, the same for every machine and every number of processes."""
+    """Numbered samples, which do not depend on the machine or on the number of processes."""
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Human-readable name of the task."""
         ...
 
     @property
     def metric(self) -> Metric:
-        """How good answers are."""
+        """Metric of the answers."""
         ...
 
     @property
     def max_length(self) -> int:
-        """Positions that a model sees at most."""
+        """Length of the longest sequence that a model sees."""
         ...
 
     def build(self, spec: Spec) -> nn.Module:
-        """A model for this task, freshly initialised."""
+        """Return a model for this task, freshly initialised."""
         ...
 
     def size(self, split: Split) -> int | None:
-        """How many samples there are; None for any number of them."""
+        """Return the number of samples in a split; None if it is unlimited."""
         ...
 
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
-        """The samples with these numbers; of training samples there is no end, they come again in another order."""
+        """Return the samples with these numbers.
+
+        Numbers of training samples are unlimited: after each epoch the samples repeat in another order.
+        """
         ...
 
-    def guess(self) -> float:
-        """What the best answer that does not look at the data gets."""
+    def chance_level(self) -> float:
+        """Return the metric of the best answer that ignores the data."""
         ...
 
 
-def classified(logits: Float[Tensor, "B C"], targets: Int[Tensor, " B"]) -> Score:
-    """Cross-entropy, and right answers."""
+def score_classes(logits: Float[Tensor, "B C"], targets: Int[Tensor, " B"]) -> Score:
+    """Return the cross-entropy and the number of correct answers."""
     loss = F.cross_entropy(logits.float(), targets, reduction="sum")
     return Score(loss, (logits.argmax(-1) == targets).sum(), targets.numel())

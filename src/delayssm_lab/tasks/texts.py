@@ -1,4 +1,4 @@
-"""Long Range Arena's tasks on tokens. Sequences are padded to the longest of a batch, and pooled over their lengths."""
+"""Long Range Arena's tasks on tokens. A batch is padded to its longest sequence; pooling ignores the padding."""
 
 from __future__ import annotations
 
@@ -15,55 +15,59 @@ from torch import Tensor, nn
 from delayssm.layers.inputs import Tokens
 from delayssm.models.pooled import PairModel
 from delayssm_lab.models.specs import Spec
-from delayssm_lab.tasks.labelled import Classified, Labelled, Numbers, padded, shares
-from delayssm_lab.tasks.task import Score, Split, classified
+from delayssm_lab.tasks.labelled import ClassificationBatch, Indices, LabelledTask, pad_rows, split_shares
+from delayssm_lab.tasks.task import Score, Split, score_classes
 
-#: Closes every sequence.
+#: Last token of every sequence.
 END = 2
 
 
-class Written(Labelled):
-    """Sequences of tokens; published splits."""
+class TokenTask(LabelledTask):
+    """Classification of sequences of tokens, with the published splits."""
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """Tokens that a model knows."""
+        """Number of tokens in the vocabulary of a model."""
 
     def inputs(self, width: int) -> Tokens:
         return Tokens(self.vocab_size, width)
 
-    def part(self, split: Split) -> str:
-        """What arrays of a split are called."""
+    def prefix(self, split: Split) -> str:
+        """Return the prefix of the names of a split's arrays."""
         return split.name.lower()
 
-    def split(self, split: Split) -> Numbers:
+    def split(self, split: Split) -> Indices:
         data = self.prepared()
-        found = len(data.about.get("characters", ()))
-        if found > self.vocab_size:
+        characters = len(data.about.get("characters", ()))
+        if characters > self.vocab_size:
             raise ValueError(
-                f"the texts prepared here have {found} tokens, but a model of this task knows {self.vocab_size}; "
-                f"set vocab_size to {found}"
+                f"the texts prepared here have {characters} tokens, but vocab_size is {self.vocab_size}; "
+                f"set vocab_size to {characters}"
             )
-        return np.arange(len(data[f"{self.part(split)}_y"]))
+        return np.arange(len(data[f"{self.prefix(split)}_y"]))
 
     def targets(self, split: Split) -> NDArray[np.uint8]:
-        return self.prepared()[f"{self.part(split)}_y"][self.split(split)]
+        return self.prepared()[f"{self.prefix(split)}_y"][self.split(split)]
 
-    def take(self, split: Split, rows: Numbers) -> Classified:
-        return Classified(*self._tokens(split, rows, "tokens"), self._y(split, rows))
+    def take(self, split: Split, rows: Indices) -> ClassificationBatch:
+        return ClassificationBatch(*self._tokens(split, rows, "tokens"), self._classes(split, rows))
 
-    def _tokens(self, split: Split, rows: Numbers, name: str) -> tuple[Tensor, Tensor]:
-        data, name = self.prepared(), f"{self.part(split)}_{name}"
-        return padded(data[name], data[f"{name}_offsets"], rows, self.max_length, END)
+    def _tokens(self, split: Split, rows: Indices, name: str) -> tuple[Tensor, Tensor]:
+        data, name = self.prepared(), f"{self.prefix(split)}_{name}"
+        return pad_rows(data[name], data[f"{name}_offsets"], rows, self.max_length, END)
 
-    def _y(self, split: Split, rows: Numbers) -> Int[Tensor, " B"]:
-        return torch.from_numpy(self.prepared()[f"{self.part(split)}_y"][rows]).long()
+    def _classes(self, split: Split, rows: Indices) -> Int[Tensor, " B"]:
+        return torch.from_numpy(self.prepared()[f"{self.prefix(split)}_y"][rows]).long()
 
 
 @dataclass(frozen=True)
-class ListOps(Written):
-    """The value, 0 to 9, of a nested expression of minima, maxima, medians and sums."""
+class ListOps(TokenTask):
+    """ListOps: the value, 0 to 9, of a nested expression of minima, maxima, medians and sums.
+
+    Args:
+        max_length: Largest number of tokens. Longer expressions are cut.
+    """
 
     label: ClassVar[str] = "ListOps"
     data: ClassVar[str] = "listops"
@@ -73,11 +77,15 @@ class ListOps(Written):
 
 
 @dataclass(frozen=True)
-class Text(Written):
-    """Is a review of a film positive? Characters, the first `max_length`.
+class Text(TokenTask):
+    """Text: whether a film review is positive, from its characters.
 
-    Long Range Arena validates on the test set. Here a tenth of the training reviews, always the same, is held out for
-    that, and the test set is looked at once, with the weights that validated best.
+    Long Range Arena validates on the test set. Here a fixed tenth of the training reviews is held out for validation.
+    The test set is used once, with the weights that validated best.
+
+    Args:
+        max_length: Largest number of characters. Longer reviews are cut.
+        vocab_size: Number of tokens, at least as many as the prepared reviews have.
     """
 
     label: ClassVar[str] = "Text"
@@ -86,17 +94,17 @@ class Text(Written):
     max_length: int = 4096
     vocab_size: int = 134
 
-    def part(self, split: Split) -> str:
+    def prefix(self, split: Split) -> str:
         return "test" if split is Split.TEST else "train"
 
-    def split(self, split: Split) -> Numbers:
+    def split(self, split: Split) -> Indices:
         rows = super().split(split)
-        return rows if split is Split.TEST else shares(len(rows), 0.9, 0.1)[split]
+        return rows if split is Split.TEST else split_shares(len(rows), 0.9, 0.1)[split]
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Two documents a sample, and the class of each pair."""
+class PairBatch:
+    """Pairs of documents, and the class of each pair."""
 
     first: Int[Tensor, "B L"]
     first_lengths: Int[Tensor, " B"]
@@ -104,19 +112,24 @@ class Paired:
     second_lengths: Int[Tensor, " B"]
     targets: Int[Tensor, " B"]
 
-    def to(self, device: object) -> Paired:
-        """The same on another device."""
+    def to(self, device: object) -> PairBatch:
+        """Return the batch on another device."""
         tensors = (self.first, self.first_lengths, self.second, self.second_lengths, self.targets)
-        return Paired(*(t.to(device) for t in tensors))  # type: ignore[call-overload]
+        return PairBatch(*(t.to(device) for t in tensors))  # type: ignore[call-overload]
 
     def score(self, model: nn.Module) -> Score:
-        """Cross-entropy, and right answers."""
-        return classified(model(self.first, self.second, self.first_lengths, self.second_lengths), self.targets)
+        """Return the cross-entropy and the number of correct answers."""
+        return score_classes(model(self.first, self.second, self.first_lengths, self.second_lengths), self.targets)
 
 
 @dataclass(frozen=True)
-class Retrieval(Written):
-    """Does one of two papers cite the other? Characters, the first `max_length` of each."""
+class Retrieval(TokenTask):
+    """Retrieval: whether one of two papers cites the other, from their characters.
+
+    Args:
+        max_length: Largest number of characters of a paper. Longer papers are cut.
+        vocab_size: Number of tokens, at least as many as the prepared papers have.
+    """
 
     label: ClassVar[str] = "Retrieval"
     data: ClassVar[str] = "aan"
@@ -127,6 +140,6 @@ class Retrieval(Written):
     def build(self, spec: Spec) -> PairModel:
         return PairModel(self.pooled(spec, None), self.outputs)
 
-    def take(self, split: Split, rows: Numbers) -> Paired:  # type: ignore[override]
+    def take(self, split: Split, rows: Indices) -> PairBatch:  # type: ignore[override]
         first, second = (self._tokens(split, rows, f"{name}_tokens") for name in "ab")
-        return Paired(*first, *second, self._y(split, rows))
+        return PairBatch(*first, *second, self._classes(split, rows))

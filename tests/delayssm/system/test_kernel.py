@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from delayssm import DelaySSM, DiagonalSSM
-from delayssm.backends import eager, numba_cpu
+from delayssm.backends import TransferGradients, eager, numba_cpu
 from delayssm.system.fft import fast_length
-from delayssm.system.kernel import EXACT, PAPER, _kernel, kernel
+from delayssm.system.kernel import CONTOURS, _kernel, kernel
 from tests.support.numerics import reference_kernel, relative_rms
 
 MAX_DELAY = 20_000
@@ -21,7 +21,7 @@ DELAYS = [1.0, MAX_DELAY - 1.0, 2.5, 16.999, 700.25, 9000.5]
 def _case(init: str, fraction: float) -> tuple[DelaySSM, np.ndarray]:
     torch.manual_seed(0)
     ssm = DelaySSM(len(DELAYS), 64, MAX_DELAY, init=init, branch_fraction=fraction, delays=DELAYS, dt_min=1e-4)
-    with torch.no_grad():  # make sure that the slowest step size is really there, in a channel with a delay
+    with torch.no_grad():  # the slowest step size, in a channel with a delay
         ssm.nu_dt[4] = float(np.log(np.expm1(1e-4)))
     return ssm, reference_kernel(ssm, 16_384)
 
@@ -54,12 +54,20 @@ def test_s4d_kernel_has_its_closed_form() -> None:
 def test_the_setting_of_the_paper_is_there_to_compare() -> None:
     ssm = DelaySSM(16, 64, 1024)
     truth = reference_kernel(ssm, 1024)
-    paper = relative_rms(ssm.kernel(1024, PAPER), truth)
-    ours = relative_rms(ssm.kernel(1024, EXACT), truth)
-    assert 1e-6 < paper < 1e-3
-    assert ours < paper / 100
-    assert PAPER.grid(1088) == 4096
-    assert PAPER.dtype == torch.float32
+    errors = {}
+    for contour in CONTOURS:
+        other = DelaySSM(16, 64, 1024, contour=contour)
+        other.load_state_dict(ssm.state_dict())
+        errors[contour] = relative_rms(other.kernel(1024), truth)
+        assert other.config.contour == contour
+        assert f"contour={contour!r}" in repr(other)
+        x = torch.randn(1, 1024, 16)
+        assert torch.equal(other(x), ssm(x)) == (contour == "exact")  # it is used in training, too
+    assert 1e-6 < errors["paper"] < 1e-3
+    assert errors["exact"] < errors["paper"] / 100
+    assert errors["exact"] < errors["float32"] < errors["paper"]
+    assert CONTOURS["paper"].grid(1088) == 4096
+    assert CONTOURS["paper"].dtype == torch.float32
 
 
 def test_bidirectional_kernels_share_the_system() -> None:
@@ -79,48 +87,49 @@ def test_a_delay_beyond_the_window_is_not_heard() -> None:
     assert not ssm.nu_tau.grad.any()
 
 
-def _random_system(directions: int, channels: int, modes: int) -> list[torch.Tensor]:
+def _random_system(directions: int, channels: int, modes: int) -> dict[str, torch.Tensor]:
+    """Return the arguments lam, mu, w, k and alpha of `Backend.transfer`."""
     ssm = DelaySSM(channels, 2 * modes, 30, bidirectional=directions == 2, dt_min=0.05, dt_max=0.5)
     system = ssm._system()
     k = system.k.clone()
     k[0] = 0  # one channel without a delayed branch
     w = torch.randn_like(system.c)
-    return [t.detach() for t in (system.lam, system.mu, w)] + [k, system.alpha.detach()]
+    tensors = {"lam": system.lam, "mu": system.mu, "w": w, "k": k, "alpha": system.alpha}
+    return {name: t.detach() for name, t in tensors.items()}
 
 
 @pytest.mark.parametrize("size", [16, 18, 31, 320])
 @pytest.mark.parametrize("directions", [1, 2])
 def test_fused_transfer_equals_eager(directions: int, size: int) -> None:
     system = _random_system(directions, 5, 3)
-    expected = eager.transfer(system, size, 0.99, torch.float64)
-    assert relative_rms(numba_cpu.transfer(system, size, 0.99, torch.float64), expected) <= 1e-13
+    expected = eager.transfer(**system, size=size, rho=0.99, dtype=torch.float64)
+    fused_result = numba_cpu.transfer(**system, size=size, rho=0.99, dtype=torch.float64)
+    assert relative_rms(fused_result, expected) <= 1e-13
     grad = torch.randn_like(expected)
-    for fused, plain in zip(
-        numba_cpu.transfer_backward(grad, system, size, 0.99),
-        eager.transfer_backward(grad, system, size, 0.99),
-        strict=True,
-    ):
-        assert fused.shape == plain.shape
-        assert relative_rms(fused, plain) <= 1e-12
+    fused, plain = (
+        backend.transfer_backward(grad=grad, **system, size=size, rho=0.99) for backend in (numba_cpu, eager)
+    )
+    for name in TransferGradients._fields:
+        assert getattr(fused, name).shape == getattr(plain, name).shape == system[name].shape
+        assert relative_rms(getattr(fused, name), getattr(plain, name)) <= 1e-12, name
 
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradients(backend: str, directions: int) -> None:
-    lam, mu, w, k, alpha = _random_system(directions, 3, 2)
+    lam, mu, w, k, alpha = _random_system(directions, 3, 2).values()
 
     def function(*t: torch.Tensor) -> torch.Tensor:
         lam, mu, w, alpha = t
-        return _kernel(
-            [lam, mu, w, k, alpha], 20, 48, 1e-3, torch.float64
-        )  # finite differences would amplify rounding further
+        # Finite differences divide rounding by their step: take a contour that amplifies it less.
+        return _kernel(lam, mu, w, k, alpha, 20, 48, 1e-3, torch.float64)
 
     inputs = [t.clone().requires_grad_() for t in (lam, mu, w, alpha)]
     assert torch.autograd.gradcheck(function, inputs, rtol=1e-5, atol=1e-7)
 
 
 def test_operator_registrations() -> None:
-    system = [t.requires_grad_(t.is_floating_point()) for t in _random_system(1, 2, 2)]
-    torch.library.opcheck(_kernel, (system, 20, 32, 1e-8, torch.float64))
+    system = [t.requires_grad_(t.is_floating_point()) for t in _random_system(1, 2, 2).values()]
+    torch.library.opcheck(_kernel, (*system, 20, 32, 1e-8, torch.float64))
 
 
 @pytest.mark.parametrize("n", [*range(1, 300), 2175, 8191, 100_000])

@@ -1,4 +1,4 @@
-"""The memories of a stream: which is chosen, what it costs, that both are exact, and that a bound is kept."""
+"""Rings and cascades: which memory a stream has, what it costs, that both are exact, and that a bound is kept."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from delayssm import DS4D, S4D, Block, DelaySSM, Stack
-from delayssm.backends import BLOCK, eager, numba_cpu
+from delayssm.backends import BLOCK, SLOT_COUNT, eager, numba_cpu
 from delayssm.system import reference
 from delayssm.system.layout import Layout
 from delayssm.system.state import State
@@ -17,11 +17,11 @@ from tests.support.numerics import channels, relative_rms
 
 
 def _forced(k: torch.Tensor, modes: int, dtype: torch.dtype, max_length: int) -> Layout:
-    """A cascade for every channel that can have one, whether it is smaller or not."""
+    """Return a layout with a cascade for every channel that can have one, whether it is smaller or not."""
     layout = Layout.of(k, modes, dtype, max_length)
     chosen = (k >= BLOCK) & (k < max_length)
     counts = [
-        torch.where(chosen, BLOCK, layout.table[:, 1]),
+        torch.where(chosen, BLOCK, layout.table[:, SLOT_COUNT]),
         torch.where(chosen, (max_length - 1) // k.clamp(min=1), 0),
         torch.where(chosen, max_length - k, 0),
     ]
@@ -40,24 +40,22 @@ def test_a_cascade_is_a_ring(backend: str, k: list[int], chunks: list[int], mode
     """In float64, any delays, any chunks, rows of different age: both memories give the same outputs."""
     H, length = len(k), sum(chunks)
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
-    system = [
-        *(
-            scale * torch.randn(H, modes, 2, dtype=torch.float64, generator=generator).tanh()
-            for scale in (0.4, 0.3, 1, 1)
-        ),
-        torch.tensor(k),
-        torch.rand(H, dtype=torch.float64, generator=generator),
-    ]
+    system = {
+        name: scale * torch.randn(H, modes, 2, dtype=torch.float64, generator=generator).tanh()
+        for name, scale in {"lam": 0.4, "mu": 0.3, "b": 1, "c": 1}.items()
+    }
+    system["k"] = torch.tensor(k)
+    system["alpha"] = torch.rand(H, dtype=torch.float64, generator=generator)
     x = torch.randn(2, length, H, dtype=torch.float64, generator=generator)
     max_length = max(1, length + data.draw(st.integers(0, 20)))
     run = {"eager": eager, "numba": numba_cpu}[backend].scan
     results = []
     for layout in (
-        Layout.of(system[4], modes, torch.float64, None),
-        _forced(system[4], modes, torch.float64, max_length),
+        Layout.of(system["k"], modes, torch.float64, None),
+        _forced(system["k"], modes, torch.float64, max_length),
     ):
         state = State.zeros(None, 2, layout)  # type: ignore[arg-type]
-        memory = state.h, state.feedback, state.copies, state.inputs
+        memory = {name: t for name, t in state.tensors().items() if name != "position"}
         outputs = [[], []]
         done = torch.zeros(2, dtype=torch.int64)
         for size in chunks:
@@ -65,7 +63,7 @@ def test_a_cascade_is_a_ring(backend: str, k: list[int], chunks: list[int], mode
             chunk = torch.zeros(2, size, H, dtype=torch.float64)
             for row in range(2):
                 chunk[row, : lengths[row]] = x[row, done[row] : done[row] + lengths[row]]
-            y = run(system, chunk, lengths, done, layout.table, *memory)
+            y = run(**system, x=chunk, lengths=lengths, position=done, layout=layout.table, **memory)
             for row in range(2):
                 outputs[row].append(y[row, : lengths[row]])
             done = done + lengths
@@ -80,7 +78,7 @@ def test_a_cascade_is_the_recurrence_of_the_paper(backend: str, delay: float) ->
     ssm = DelaySSM(1, 64, 200, delays=delay, branch_fraction=0.3)
     ssm_layout = _forced(torch.tensor([int(delay)]), 32, torch.float32, 150)
     x = torch.randn(1, 150, 1)
-    state = State.zeros(ssm._owner, 1, ssm_layout)
+    state = State.zeros(ssm._identity, 1, ssm_layout)
     parts = []
     for chunk in x.split([1, 40, 6, 3, 70, 30], 1):
         y, state = ssm.stream(chunk, state)

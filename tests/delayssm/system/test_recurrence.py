@@ -5,82 +5,83 @@ import pytest
 import torch
 
 from delayssm import DelaySSM, DiagonalSSM
-from delayssm.backends import eager, numba_cpu
+from delayssm.backends import ScanGradients, eager, numba_cpu
 from delayssm.system import reference
 from delayssm.system.layout import Layout
 from delayssm.system.recurrence import _scan, _scan_in_place
 from tests.support.numerics import channels, relative_rms
 
 
-def _case(dtype: torch.dtype, lengths: list[int], position: list[int], length: int) -> tuple[list[torch.Tensor], ...]:
-    """Channels with every kind of delay, one of them without; rows of different age and length."""
+def _case(dtype: torch.dtype, lengths: list[int], position: list[int], length: int) -> dict[str, torch.Tensor]:
+    """Return the arguments of `Backend.scan`, without a cascade.
+
+    One channel has no delay, the others have delays of every kind; rows differ in age and length.
+    """
     ssm = DelaySSM(5, 6, 40, dt_min=0.05, dt_max=0.5, branch_fraction=0.4)
-    system = [t.detach() for t in ssm._system()]
-    system[4] = torch.tensor([0, 1, 2, 5, 30])
-    system[3] = system[3][0]
-    layout = Layout.of(system[4], 3, dtype, None)
+    system = ssm._system()
+    system = system._replace(c=system.c[0], k=torch.tensor([0, 1, 2, 5, 30]))
+    layout = Layout.of(system.k, 3, dtype, None)
     slots, rows = layout.totals[0], len(lengths)
     assert slots == 0 + 1 + 2 + 5 + 30
-    rest = [
-        torch.randn(rows, length, 5, dtype=dtype),
-        torch.tensor(lengths),
-        torch.tensor(position),
-        layout.table,
-        torch.randn(rows, 5, 2, 3, dtype=torch.float64),
-        torch.randn(rows, slots, 2, 3, dtype=dtype),
-    ]
-    return system, rest
+    return {
+        **{name: t.detach() for name, t in system._asdict().items()},
+        "x": torch.randn(rows, length, 5, dtype=dtype),
+        "lengths": torch.tensor(lengths),
+        "position": torch.tensor(position),
+        "layout": layout.table,
+        "h": torch.randn(rows, 5, 2, 3, dtype=torch.float64),
+        "feedback": torch.randn(rows, slots, 2, 3, dtype=dtype),
+    }
 
 
-def _no_cascade(rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.empty(rows, 0, 2, 3, dtype=torch.float64), torch.empty(rows, 0, dtype=dtype)
+def _no_cascade(rows: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    return {
+        "copies": torch.empty(rows, 0, 2, 3, dtype=torch.float64),
+        "inputs": torch.empty(rows, 0, dtype=dtype),
+    }
 
 
 @pytest.mark.parametrize("lengths", [[11, 0, 6], [1, 1, 1], [11, 11, 11]])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fused_scan_equals_eager(dtype: torch.dtype, lengths: list[int]) -> None:
     length = max(lengths)
-    system, (x, n, position, layout, h, feedback) = _case(dtype, lengths, [0, 3, 77], length)
+    case = _case(dtype, lengths, [0, 3, 77], length)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-13
     results = []
     for backend in (eager, numba_cpu):
-        memory = h.clone(), feedback.clone()
-        y = backend.scan(system, x, n, position, layout, *memory, *_no_cascade(3, dtype))
-        results.append((y, *memory))
-    for fused, plain in zip(results[1], results[0], strict=True):
-        assert fused.dtype == plain.dtype
-        assert relative_rms(fused, plain) <= tolerance
+        memory = {name: case[name].clone() for name in ("h", "feedback")}
+        y = backend.scan(**{**case, **memory}, **_no_cascade(3, dtype))
+        results.append({"y": y, **memory})
+    plain, fused = results
+    for name in plain:
+        assert fused[name].dtype == plain[name].dtype
+        assert relative_rms(fused[name], plain[name]) <= tolerance, name
 
-    grads = [torch.randn_like(t) for t in results[0]]
-    for fused, plain in zip(
-        numba_cpu.scan_backward(grads, system, x, n, position, layout, h, feedback),
-        eager.scan_backward(grads, system, x, n, position, layout, h, feedback),
-        strict=True,
-    ):
-        assert fused.dtype == plain.dtype
-        assert relative_rms(fused, plain) <= tolerance
+    gradients = {f"g_{name}": torch.randn_like(t) for name, t in plain.items()}
+    plain, fused = (backend.scan_backward(**gradients, **case) for backend in (eager, numba_cpu))
+    for name in ScanGradients._fields:
+        a, b = getattr(fused, name), getattr(plain, name)
+        assert a.shape == b.shape == case[name].shape
+        assert a.dtype == b.dtype
+        assert relative_rms(a, b) <= tolerance, name
 
 
 @pytest.mark.parametrize(("lengths", "position"), [([7, 7], [0, 0]), ([7, 0], [3, 5]), ([2, 7], [77, 4])])
 def test_gradients(backend: str, lengths: list[int], position: list[int]) -> None:
-    system, (x, n, p, layout, h, feedback) = _case(torch.float64, lengths, position, 7)
-    lam, mu, b, c, k, alpha = system
+    case = _case(torch.float64, lengths, position, 7)
 
     def function(*t: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        lam, mu, b, c, alpha, x, h, feedback = t
-        return _scan([lam, mu, b, c, k, alpha], x, n, p, layout, h, feedback)
+        return _scan(**{**case, **dict(zip(ScanGradients._fields, t, strict=True))})
 
-    inputs = [t.clone().requires_grad_() for t in (lam, mu, b, c, alpha, x, h, feedback)]
+    inputs = [case[name].clone().requires_grad_() for name in ScanGradients._fields]
     # The eager loop is slow, so only random directions are tried for it. It is also what the fused one is compared to.
     assert torch.autograd.gradcheck(function, inputs, fast_mode=backend == "eager")
 
 
 def test_operator_registrations() -> None:
-    system, rest = _case(torch.float64, [7, 3], [0, 4], 7)
-    torch.library.opcheck(_scan_in_place, (system, *rest, *_no_cascade(2, torch.float64)))
-    system = [t.requires_grad_(t.is_floating_point()) for t in system]
-    rest = [t.requires_grad_(t.is_floating_point()) for t in rest]
-    torch.library.opcheck(_scan, (system, *rest))
+    case = list(_case(torch.float64, [7, 3], [0, 4], 7).values())
+    torch.library.opcheck(_scan_in_place, (*case, *_no_cascade(2, torch.float64).values()))
+    torch.library.opcheck(_scan, tuple(t.requires_grad_(t.is_floating_point()) for t in case))
 
 
 @pytest.mark.parametrize("ssm", [DelaySSM(4, 8, 30), DiagonalSSM(4, 8)], ids=["delay", "diagonal"])
@@ -98,7 +99,7 @@ def test_stream_is_the_recurrence_of_the_paper(backend: str, ssm: DiagonalSSM) -
 @pytest.mark.parametrize("delay", [1.0, 1.5, 2.0, 3.25, 7.9])
 @torch.no_grad()
 def test_the_augmented_state_agrees(delay: float) -> None:
-    """An independent oracle: powers of the companion matrix (appendix A.5)."""
+    """Compare with an independent oracle: powers of the companion matrix (appendix A.5)."""
     ssm = DelaySSM(1, 8, 10, delays=delay, branch_fraction=0.3, dt_min=0.05, dt_max=0.5)
     (channel,) = channels(ssm)
     truth = np.zeros(60)
@@ -115,7 +116,7 @@ def test_the_augmented_state_agrees(delay: float) -> None:
 
 
 def test_the_reference_solves_a_case_by_hand() -> None:
-    """h = 1, 1/2, 1/4 + 1/4 = 1/2, 1/4 + 1/4 (1/2 + 1) ... for lam = 1/2, mu = 1/4, k = 2, alpha = 1/2."""
+    """With lam = 1/2, mu = 1/4, k = 2, alpha = 1/2 and c = 1/2, an impulse gives h = 1, 1/2, 3/8, 3/8."""
     half = np.array([0.5 + 0j])
     channel = reference.Channel(half, half / 2, np.array([1 + 0j]), half, 2, 0.5)
     # y = 2 Re(c h) = h. h_2 = 1/4 + 1/4 (1/2 h_0) = 3/8; h_3 = 3/16 + 1/4 (1/2 h_1 + 1/2 h_0) = 3/8.

@@ -54,7 +54,7 @@ def test_general(tmp_path: Path) -> None:
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()}
     assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
     assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
-    assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').guess():.3f}"
+    assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').chance_level():.3f}"
     assert rows["sMNIST, %"][3:] == list(paper.GENERAL["sMNIST"])
 
     other = tmp_path / "other"  # a machine that has done nothing
