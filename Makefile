@@ -7,13 +7,17 @@ LAB    := $(VENV)/.lab
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check bench clean
 
 demo: $(LAB)
 	$(BIN)/delayssm demo
 
 test: $(READY) check
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow'
+
+# What takes longer than ten minutes on two cores together with the rest.
+test-all: test
+	$(BIN)/pytest -m slow
 
 check: $(READY)
 	$(BIN)/ruff check .

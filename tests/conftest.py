@@ -1,7 +1,7 @@
-"""While testing, shapes in annotations are checked and fresh memory is filled with NaN.
+"""Settings and fixtures of all tests: annotated shapes are checked, and uninitialised memory is filled with NaN.
 
-Shapes are checked where the mathematics is. What users call has errors of its own, which a type checker in front
-would hide from the tests.
+Shapes are checked in the mathematical modules only. What users call has errors of its own, which a type checker in
+front of it would hide from the tests.
 """
 
 import os
@@ -20,7 +20,7 @@ with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "b
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests have recorded as "shown"; what they print themselves would be lost in their processes."""
+    """Print what tests recorded as "shown", because output of worker processes is lost."""
     for report in terminalreporter.getreports("passed"):
         for text in (value for name, value in report.user_properties if name == "shown"):
             terminalreporter.write_line(f"\n{text}")
@@ -36,14 +36,14 @@ def _deterministic() -> Iterator[None]:
 
 @pytest.fixture(params=["eager", "numba"])
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = delayssm.backend()
-    yield delayssm.backend(request.param)
-    delayssm.backend(before)
+    """Run the test once with each backend for CPUs."""
+    with delayssm.backend(request.param) as name:
+        yield str(name)
 
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """For tests that train: several run at once, and threads that wait for each other cost most of the time."""
+    """Use one thread in tests that train, because several run at once and would wait for each other."""
     import numba
 
     before = torch.get_num_threads(), numba.get_num_threads()
@@ -56,7 +56,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where every data set is prepared, with a few dozen samples of noise."""
+    """Return a directory in which every data set is prepared, with a few dozen samples of noise."""
     from tests.support.prepared import prepare_all  # after the hook above
 
     prepare_all(tmp_path / "data", monkeypatch)

@@ -1,44 +1,90 @@
-"""What the pages show is what results/ holds."""
+"""The pages: what they show is what results/ holds, their links lead somewhere, and their examples run."""
 
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from docs.refresh import PAGES, ROOT, refreshed
 
+EVERY_PAGE = [
+    ROOT / "README.md",
+    ROOT / "BENCHMARKS.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+by_name = {"ids": lambda page: page.name}
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+@pytest.mark.parametrize("page", PAGES, **by_name)
 def test_pages_are_up_to_date(page: Path) -> None:
     text = page.read_text()
     assert "<!-- end -->" in text
     assert refreshed(text, ROOT) == text, "run `python -m docs.refresh`"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EVERY_PAGE, **by_name)
 def test_links_lead_somewhere(page: Path) -> None:
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in target]
-    missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+    missing = []
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        if not linked.exists() or (anchor and anchor not in _anchors(linked)):
+            missing.append(target)
     assert missing == []
 
 
-def test_every_result_is_on_a_page() -> None:
-    """All tables on exactly one page of results, all pictures and origins on at least one."""
-    results, pages = ROOT / "results", [ROOT / "docs" / "results.md", ROOT / "BENCHMARKS.md"]
-    for path in results.glob("*/table.md"):
-        assert sum(f"<!-- {path.relative_to(ROOT)} -->" in page.read_text() for page in pages) == 1, path
-    for path in results.glob("*/about.json"):
-        assert any(f"<!-- {path.relative_to(ROOT)} -->" in page.read_text() for page in pages), path
-    for path in results.glob("*/*.png"):
-        assert any(f"({os.path.relpath(path, page.parent)})" in page.read_text() for page in pages), path
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_a_missing_result_names_the_study_to_run(tmp_path: Path) -> None:
-    page = "<!-- results/kernel-speed/table.md -->\n<!-- end -->\n"
-    with pytest.raises(FileNotFoundError, match="make it with `delayssm reproduce kernel-speed`"):
-        refreshed(page, tmp_path)
+def _examples(page: Path) -> str:
+    """Return the Python blocks of a page in order, but for those that need a GPU."""
+    text = re.sub(r"<!-- needs a GPU -->\n```python\n.*?```", "", page.read_text(), flags=re.DOTALL)
+    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+
+
+@pytest.mark.parametrize("page", [page for page in EVERY_PAGE if _examples(page)], **by_name)
+def test_examples_run(page: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONWARNINGS": "error::UserWarning"}
+    command = [sys.executable, "-c", _examples(page)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_page_that_teaches_has_examples() -> None:
+    names = {page.name for page in EVERY_PAGE if _examples(page)}
+    assert names >= {
+        "README.md",
+        "getting-started.md",
+        "model.md",
+        "training.md",
+        "streaming.md",
+        "laboratory.md",
+        "gpu.md",
+    }
+
+
+def test_every_result_is_shown() -> None:
+    """All tables and pictures are on the results page or among the benchmarks, and each table is on one of them."""
+    results = (ROOT / "docs" / "results.md").read_text()
+    benchmarks = (ROOT / "BENCHMARKS.md").read_text()
+    for path in [*ROOT.glob("results/*/table.md"), *ROOT.glob("results/*/about.json")]:
+        enclosure = f"<!-- {path.relative_to(ROOT)} -->"
+        assert (enclosure in results) != (enclosure in benchmarks), path
+    for path in ROOT.glob("results/*/*.png"):
+        shown = f"(../{path.relative_to(ROOT)})" in results or f"({path.relative_to(ROOT)})" in benchmarks
+        assert shown, path
+
+
+def test_no_cell_is_empty_handed() -> None:
+    assert [page.name for page in EVERY_PAGE if "not run" in page.read_text()] == []
 
 
 def test_files_are_put_where_they_belong(tmp_path: Path) -> None:
@@ -55,3 +101,8 @@ def test_files_are_put_where_they_belong(tmp_path: Path) -> None:
     )
     assert refreshed(page, tmp_path) == expected
     assert refreshed(expected, tmp_path) == expected
+
+
+def test_a_missing_result_is_an_error_that_names_the_study(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="delayssm reproduce x"):
+        refreshed("<!-- results/x/table.md -->\n<!-- end -->\n", tmp_path)

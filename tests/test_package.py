@@ -1,4 +1,4 @@
-"""What is public, what is imported, and which way dependencies point."""
+"""The public names, what is imported when, and which way dependencies point."""
 
 import ast
 import os
@@ -8,20 +8,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import delayssm
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "delayssm"
 
-#: Each part may use itself and those before it.
-ORDER = ["backends", "system", "layers", "models", "data", "tasks", "runtime", "lab", "studies", "cli", "__main__"]
+#: The parts of each package. Each may use itself and those before it.
+ORDER = {
+    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator"],
+    "delayssm_lab": [
+        "environment", "display", "data", "models", "tasks", "training", "listener", "recipes", "report", "studies",
+        "measure", "cli", "__main__",
+    ],
+}  # fmt: skip
+
+#: What only the laboratory needs.
+LABORATORY = [
+    "accelerate", "cattrs", "filelock", "jinja2", "matplotlib", "PIL", "pooch", "psutil", "ray", "rich",
+    "transformers", "tyro",
+]  # fmt: skip
 
 
-def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(code: str, directory: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
+        cwd=directory,
         env={**os.environ, **environment},
         check=False,
     )
@@ -29,8 +44,9 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "S4D", "Stack", "TokenModel", "Tokens",
-        "Values", "backend", "match_width", "param_groups",
+        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Rule", "S4D", "Spans",
+        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "keep_freed_memory", "match_width",
+        "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 
@@ -56,22 +72,63 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_dependencies_point_downwards() -> None:
-    for path in SOURCE.rglob("*.py"):
-        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if part == "__init__":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{path}: relative import"
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            for name in names:
-                if name.startswith("delayssm."):
-                    used = name.split(".")[1]
-                    assert used in ORDER[: ORDER.index(part) + 1], f"{path} imports {name}"
+def _imports(path: Path) -> list[str]:
+    """Return the full names of all that a file imports."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_dependencies_point_downwards(package: str) -> None:
+    order, source = ORDER[package], ROOT / "src" / package
+    parts = {path: path.relative_to(source).parts[0].removesuffix(".py") for path in source.rglob("*.py")}
+    assert set(parts.values()) - {"__init__"} == set(order)
+    wrong = []
+    for path, part in parts.items():
+        allowed = order if part == "__init__" else order[: order.index(part) + 1]
+        used = [name for name in _imports(path) if name.startswith(f"{package}.")]
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in used if name.split(".")[1] not in allowed]
+    assert wrong == []
+
+
+def test_the_library_does_not_know_the_laboratory() -> None:
+    for path in (ROOT / "src" / "delayssm").rglob("*.py"):
+        assert not [name for name in _imports(path) if name.split(".")[0] == "delayssm_lab"], path
+
+
+def test_the_library_works_without_what_the_laboratory_needs(tmp_path: Path) -> None:
+    code = f"""
+import sys
+for name in {[*LABORATORY, "delayssm_lab"]}:
+    sys.modules[name] = None
+import torch
+from delayssm import DS4D, Block, Stack, TokenModel, keep_freed_memory, param_groups
+
+keep_freed_memory()
+model = TokenModel(9, Stack([Block(DS4D(8, 4, 30)), Block(DS4D(8, 4, 30))]))
+tokens = torch.randint(0, 9, (2, 20))
+optimiser = torch.optim.AdamW(param_groups(model, 1e-3))
+before = model.head.weight.clone()
+torch.nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+optimiser.step()
+assert not torch.equal(model.head.weight, before)
+model.eval()
+with torch.no_grad():
+    _, state = model.stream(tokens[:, :15], model.init_state(2, max_length=20))
+    state.save("state.safetensors")
+    restored = model.load_state("state.safetensors")
+    y, z = (model.stream(tokens[:, 15:], streams)[0] for streams in (state, restored))
+    error = float((y - model(tokens)[:, 15:]).abs().max())
+print(torch.equal(y, z), error < 1e-5, model.config.build().vocab_size, len(list(model.generate([1], 3))))
+"""
+    done = _run(code, tmp_path)
+    assert done.stdout.split() == ["True", "True", "9", "3"], done.stderr
 
 
 def test_backend_is_chosen_shown_and_forced() -> None:
@@ -104,7 +161,7 @@ print(delayssm.backend(), delayssm.DelaySSM(2, 4, 8)(torch.randn(1, 9, 2)).isfin
 
 def test_memory_is_kept_where_that_is_possible() -> None:
     expected = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
-    done = _run("from delayssm.allocator import keep_freed_memory; print(keep_freed_memory())")
+    done = _run("import delayssm; print(delayssm.keep_freed_memory())")
     assert done.stdout.strip() == str(expected), done.stderr
 
 
@@ -115,13 +172,13 @@ torch.manual_seed(0)
 ssm = delayssm.DelaySSM(64, 64, 500)
 x = torch.randn(4, 600, 64)
 expected = ssm(x)
-found = []
+results = []
 def work():
     for _ in range(5):
-        found.append(torch.equal(ssm(x), expected))
+        results.append(torch.equal(ssm(x), expected))
 threads = [threading.Thread(target=work) for _ in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
-print(len(found), all(found))
+print(len(results), all(results))
 """
     done = _run(code)
     assert done.stdout.strip() == "20 True", done.stderr

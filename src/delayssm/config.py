@@ -81,7 +81,12 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Factory:
-    """The arguments of torch's own modules that say where parameters are made, and in which precision."""
+    """The arguments of torch's own modules that say where parameters are made, and in which precision.
+
+    Args:
+        device: Device of the parameters; None: torch's default.
+        dtype: Precision of the parameters; None: torch's default.
+    """
 
     device: Device = None
     dtype: torch.dtype | None = None
@@ -132,9 +137,9 @@ def constructor(
 
 
 def _documentation(config_class: type) -> str:
-    """Return what the docstrings of a configuration and of its bases say of their fields, those of bases first."""
+    """Return what docstrings say of the fields of a configuration, those of its bases first, and of `Factory`."""
     sections = []
-    for cls in reversed(config_class.__mro__):
+    for cls in (*reversed(config_class.__mro__), Factory):
         _, found, section = (inspect.cleandoc(cls.__dict__.get("__doc__") or "")).partition("Args:\n")
         if found:
             sections.append(section.rstrip())

@@ -1,4 +1,4 @@
-"""Small things that many tests need."""
+"""Comparisons with the reference."""
 
 import numpy as np
 import torch
@@ -8,14 +8,14 @@ from delayssm import DelaySSM, DiagonalSSM
 from delayssm.system import reference
 
 
-def relative_rms(found: Tensor | np.ndarray, truth: Tensor | np.ndarray) -> float:
-    """RMS of the error over RMS of the truth."""
-    found, truth = (torch.as_tensor(t).detach().double() for t in (found, truth))
-    return float((found - truth).square().mean().sqrt() / truth.square().mean().sqrt())
+def relative_rms(result: Tensor | np.ndarray, truth: Tensor | np.ndarray) -> float:
+    """Return the RMS of the error over the RMS of the truth."""
+    result, truth = (torch.as_tensor(t).detach().double() for t in (result, truth))
+    return float((result - truth).square().mean().sqrt() / truth.square().mean().sqrt())
 
 
 def channels(ssm: DiagonalSSM, direction: int = 0) -> list[reference.Channel]:
-    """The reference's view of each channel of a module."""
+    """Return each channel of a module as the reference describes it."""
     system = ssm.discretize()
     c = system.c[direction] if ssm.bidirectional else system.c
     rows = zip(system.lam, system.mu, system.b, c, system.k, system.alpha, strict=True)
@@ -26,6 +26,6 @@ def channels(ssm: DiagonalSSM, direction: int = 0) -> list[reference.Channel]:
 
 
 def reference_kernel(ssm: DiagonalSSM, length: int, direction: int = 0) -> np.ndarray:
-    """(H, length), from the recurrence."""
+    """Return the impulse responses of all channels, (H, length), from the recurrence."""
     max_delay = ssm.max_delay if isinstance(ssm, DelaySSM) else 2
     return np.stack([reference.kernel(channel, length, max_delay) for channel in channels(ssm, direction)])

@@ -1,38 +1,39 @@
-"""Tiny runs for tests of the laboratory, and processes to train them in."""
+"""Tiny runs for tests of the laboratory, and processes that train them."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from delayssm_lab.models import specs
-from delayssm_lab.models.specs import Spec
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.models.specs import LSTMSpec, Spec, StateSpaceSpec
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.run import Run, Training
 
 TASK = DelayedMemory(Copy(), (6, 8), vocab_size=12, data_length=4)
-DS4D = specs.DS4D(d_model=8, depth=2, d_state=4, dropout=0.1)
-LSTM = specs.LSTM(d_model=8, depth=1)
+DS4D = StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(8, 4, TASK.max_length, dropout=0.1)))
+LSTM = LSTMSpec(d_model=8, depth=1)
 
-#: Several processes share two cores while testing; threads that wait for each other would cost most of the time.
+#: Environment of processes under test. They share few cores, and threads would mostly wait for each other.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 
 def tiny(model: Spec = DS4D, seed: int = 0, **settings: object) -> Run:
-    """A run of a second."""
-    chosen = {"steps": 12, "batch_size": 6, "evaluate_every": 4, "checkpoint_every": 4, "validation_size": 10}
-    return Run(task=TASK, model=model, training=Training(**{**chosen, **settings}), seed=seed)  # type: ignore[arg-type]
+    """Return a run that takes about a second."""
+    defaults = {"steps": 12, "batch_size": 6, "evaluate_every": 4, "checkpoint_every": 4, "validation_size": 10}
+    return Run(task=TASK, model=model, training=Training(**{**defaults, **settings}), seed=seed)  # type: ignore[arg-type]
 
 
 def create(directory: Path, run: Run) -> Path:
-    """Its directory."""
+    """Create the directory of a run and return it."""
     training.create(directory, run)
     return directory
 
 
 def start(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start `python ...`."""
+    """Start `python` with arguments."""
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -43,11 +44,11 @@ def start(*arguments: object, environment: dict[str, str] | None = None) -> subp
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code and what was printed."""
+    """Wait for a process and return its exit code, output and error output."""
     out, errors = process.communicate(timeout=300)
     return process.returncode, out, errors
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
-    """`python ...` to its end."""
+    """Run `python` with arguments and return its exit code, output and error output."""
     return finish(start(*arguments))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers.checks import Lengths, check_lengths, check_sequence
+from delayssm.system.spans import without_padding
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,6 @@ class Values(nn.Linear):
         return self._config
 
     def forward(self, x: Float[Tensor, "B L F"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
-        """Return the vectors of values. Padding is left to the backbone."""
+        """Return the vectors of values. Padding may hold anything, NaN included, also in the backward pass."""
         check_sequence(x, self.in_features, self.weight.dtype)
-        return super().forward(x)
+        return super().forward(without_padding(x, check_lengths(lengths, x)))

@@ -25,6 +25,7 @@ class StackConfig(Config):
     blocks: tuple[Config, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))
         if not self.blocks:
             raise ValueError("a stack needs at least one block")
 

@@ -65,7 +65,7 @@ class ModelSpeed(OnDevice[PresetSteps]):
             tokens = run.training.batch_size * run.task.max_length
             rows.append([
                 point.task,
-                run.label,
+                run.model_label,
                 f"{values['parameters']:,.0f}",
                 str(run.training.rows_at_once or run.training.batch_size),
                 f"{values['seconds']:.2f}",

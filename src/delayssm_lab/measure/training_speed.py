@@ -132,7 +132,17 @@ class TrainingSpeed(OnDevice[TrainingStep]):
                 f"{values['peak bytes'] / 1e9:.1f}",
             ])  # fmt: skip
         yield "table.md", tables.markdown(head, rows).encode()
+        yield "summary.md", self._summary(fastest)
         yield "training.png", self._figure(fastest)
+
+    def _summary(self, fastest: Mapping[tuple[Shape, str], Values]) -> bytes:
+        """Return a table of tokens per second, one row for each model and one column for each shape."""
+        head = ["model", *(f"{batch_size} x {length:,}" for batch_size, length in self.shapes)]
+        rows = []
+        for label in dict.fromkeys(label for _, label in fastest):
+            speeds = {shape: _speed(shape[1], values) for (shape, other), values in fastest.items() if other == label}
+            rows.append([label, *(f"{speeds[shape]:,.0f}" if shape in speeds else "" for shape in self.shapes)])
+        return tables.markdown(head, rows).encode()
 
     @property
     def _products(self) -> str:

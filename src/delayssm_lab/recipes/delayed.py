@@ -1,10 +1,11 @@
-"""The runs of the paper on delayed memory, and smaller ones; those of the general benchmarks are in `general`.
+"""The paper's runs on delayed memory, and smaller ones. The runs on the general benchmarks are in `general`.
 
-`paper` is section 5.1 with appendix C.2: its tables, to the digit. What the tables leave open is decided here: clipping
-at 1, 1,024 validation samples, no dropout.
+`paper` has the numbers of section 5.1 and appendix C.2 to the digit. What the paper's tables leave open is decided
+here: clipping at 1, 1,024 validation samples, no dropout.
 
-DS4D stands there twice. `ds4d` has as many parameters as S4D. `ds4d-narrow` has the hidden size that the paper states,
-75 and 138; with the block that gives every other total to the digit, that is half the parameters.
+There are two versions of DS4D. `ds4d` has as many parameters as S4D. `ds4d-narrow` has the hidden size that the paper
+states, 75 and 138. With the block that gives every other total of the paper to the digit, these sizes have half the
+parameters.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ MEMORIES: dict[TaskName, DelayedMemory] = {
 
 
 def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
-    """Return one run of the paper or of its small version."""
+    """Return a run of the paper, or a smaller version of it."""
     if task in general.BENCHMARKS:
         if model not in ("ds4d", "s4d"):
-            raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}")
+            raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "mini": general.mini}[scale](task, model)
     return {"paper": paper, "mini": mini}[scale](cast(TaskName, task), model)
 
@@ -61,7 +62,7 @@ def grid(
     learning_rates: Iterable[float] | None = None,
     seeds: Iterable[int] = (0,),
 ) -> list[Run]:
-    """Return a run for every combination; without learning rates, each has the rate of its preset."""
+    """Return a run for every combination. Without learning rates, each run has the rate of its preset."""
     runs = []
     for task, model, lr, seed in product(tasks, models, learning_rates or (None,), seeds):
         run = preset(task, model, scale)
@@ -70,9 +71,9 @@ def grid(
 
 
 def paper(task: TaskName, model: ModelName) -> Run:
-    """Return a run of the paper."""
+    """Return a run of the paper on delayed memory."""
     memory = MEMORIES[task]
-    # Learned positions cost parameters, so the shorter sequences of the variable sums allow a wider GPT-2.
+    # GPT-2 has parameters for each position, so that the shorter sequences of the variable sums allow a wider model.
     sums: dict[ModelName, Spec] = {
         "ds4d": _ds4d(3, 241, 128, memory),
         "ds4d-narrow": _ds4d(3, 138, 128, memory),
@@ -88,16 +89,21 @@ def paper(task: TaskName, model: ModelName) -> Run:
 
 
 def mini(task: TaskName, model: ModelName) -> Run:
-    """Return a run on the same tasks that takes 5 to 10 minutes on two cores.
+    """Return a small version of a run of the paper, which takes 5 to 10 minutes on two cores.
 
-    What was kept: the longest lags, because a lag that S4D's slowest modes span shows no difference; and the width of
-    the copy models, because with half the channels the grid of delays is twice as coarse, and DS4D needs several times
-    as many steps. What was saved: three quarters of the batch, most of the steps, and for the sums the third layer,
-    half the state and half the width. The smaller batch allows, and the fewer steps need, a higher learning rate: of
-    2e-3 and 4e-3 both models learned to copy faster with the latter, while DS4D learned the sum with the former and
-    stayed on a plateau with the latter. Variable lags were drawn together, to 5 of 11 for copying and 2 of 6 for the
-    sums: with the paper's ranges neither copying model, nor DS4D on the sum, left its first plateau within a thousand
-    steps. Sequences half as long have twice the steps.
+    The longest lags are the paper's, because models do not differ at lags that S4D's slowest modes span. The width of
+    the copy models is the paper's, because with half the channels the grid of delays is twice as coarse, and DS4D needs
+    several times as many steps.
+
+    The batch is a quarter of the paper's, and there are fewer steps. The models for the sums have two layers instead of
+    three, half the state and half the width. Sequences half as long have twice the steps.
+
+    The learning rate is higher than the paper's, which the smaller batch allows and the fewer steps require. Of 2e-3
+    and 4e-3, both models learned to copy faster with 4e-3. DS4D learned the sum with 2e-3 and stayed on a plateau with
+    4e-3.
+
+    The ranges of variable lags are narrower: 5 of 11 lags for copying and 2 of 6 for the sums. With the paper's ranges,
+    neither copying model, nor DS4D on the sum, left its first plateau within a thousand steps.
     """
     memory = MEMORIES[task]
     if task.endswith("variable"):
@@ -124,7 +130,7 @@ def mini(task: TaskName, model: ModelName) -> Run:
 
 
 def _copy_models(memory: DelayedMemory) -> dict[ModelName, Spec]:
-    """Return the models for copying, which have the same sizes at both scales."""
+    """Return the models for copying. They have the same sizes at both scales."""
     return {
         "ds4d": _ds4d(2, 133, 64, memory),
         "ds4d-narrow": _ds4d(2, 75, 64, memory),

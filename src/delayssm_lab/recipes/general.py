@@ -1,11 +1,12 @@
-"""The general benchmarks: the paper's runs (section 5.3, appendix C.4), and smaller ones for a laptop.
+"""The paper's runs on the general benchmarks (section 5.3, appendix C.4), and smaller ones for a laptop.
 
-`paper` has the numbers of the paper's table to the digit. What the table leaves to "the S4D setup" is S4D's: warm-up,
-dropout, step sizes, learning rates of S4D, no clipping. What neither states is decided here: no dropout, no warm-up.
+`paper` has the numbers of the paper's table to the digit. What the table leaves to "the S4D setup" follows S4D's
+recipes: warm-up, dropout, step sizes, learning rates of S4D, no clipping. What neither states is decided here: no
+dropout, no warm-up.
 
-The paper sets the hidden size of DS4D so that it has about as many parameters as S4D. With the block that gives all
-other totals of the paper to the digit, its sizes come within 1 % of S4D's for some tasks only. So DS4D has the paper's
-size here, and S4D the size that comes nearest to it in parameters; `ORIGINAL_WIDTHS` are those of S4D's own recipes.
+The paper chooses the hidden size of DS4D so that it has about as many parameters as S4D. With the block that gives all
+other totals of the paper to the digit, its sizes are within 1 % of S4D's for some tasks only. Here DS4D has the paper's
+size, and S4D has the size that is nearest to it in parameters. `ORIGINAL_WIDTHS` are the sizes of S4D's own recipes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ BenchmarkName = Literal[
 BENCHMARKS: tuple[BenchmarkName, ...] = get_args(BenchmarkName)
 StateSpaceName = Literal["ds4d", "s4d"]
 
-#: Hidden sizes of S4D in its own recipes; sMNIST has none there.
+#: Hidden sizes of S4D in its own recipes, which do not include sMNIST.
 ORIGINAL_WIDTHS: dict[BenchmarkName, int] = {
     "sc-ar": 128,
     "sc-bi": 128,
@@ -78,8 +79,8 @@ def _run(
 ) -> Run:
     """Return a row of the paper's table as a run of DS4D.
 
-    The arguments after `samples`, the number of published training samples, are in the order of the table; `options`
-    of the layer are those of S4D's recipe, and where delays do not start on a grid.
+    `samples` is the number of published training samples. The arguments after it are in the order of the table.
+    `options` are further options of the layer: those of S4D's recipe, and the initial delays if they are not a grid.
     """
     defaults = {"init": "inv", "bidirectional": True}
     layer = DS4DConfig(
@@ -138,7 +139,7 @@ PAPER: dict[BenchmarkName, Run] = {
 
 @cache
 def paper(name: BenchmarkName, model: StateSpaceName) -> Run:
-    """Return a run of the paper: DS4D at its size, or S4D with about as many parameters."""
+    """Return a run of the paper: DS4D at the paper's size, or S4D with about as many parameters."""
     return PAPER[name] if model == "ds4d" else _as_s4d(PAPER[name])
 
 
@@ -148,34 +149,40 @@ class Small:
 
     Args:
         task: Reduced task.
-        steps: Optimiser steps.
-        batch: Samples per step.
-        width: Channels of DS4D.
-        test_size: Test samples; None: all.
+        steps: Number of optimiser steps.
+        batch: Number of samples per step.
+        differs: What differs from the run of the paper besides the model, for tables.
+        width: Number of channels of DS4D.
+        test_size: Largest number of test samples. None means all.
     """
 
     task: AnyTask
     steps: int
     batch: int
+    differs: str
     width: int = 48
     test_size: int | None = None
 
 
-#: Ten of the 35 words.
+#: Ten of the 35 words of Speech Commands.
 WORDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
+_SPEECH = "10 words of 35, 2,200 clips; means of 8 samples, so 2,000 times of 16,000"
+_BIDMC = "means of 4 samples, so 1,000 times of 4,000"
 MINI: dict[BenchmarkName, Small] = {
-    "smnist": Small(SequentialMNIST(), 1400, 32),
-    "sc-ar": Small(SpeechCommands(WORDS, pooling="last", every=8), 2400, 8),
-    "sc-bi": Small(SpeechCommands(WORDS, every=8), 2400, 8),
-    "bidmc-rr": Small(BIDMC("RR", every=4), 1500, 16),
-    "bidmc-hr": Small(BIDMC("HR", every=4), 1500, 16),
-    "bidmc-spo2": Small(BIDMC("SpO2", every=4), 1500, 16),
-    "listops": Small(ListOps(), 1200, 16, width=56),
-    "text": Small(Text(1024), 2000, 16, test_size=5000),
-    "retrieval": Small(Retrieval(512), 1000, 32, width=56),
-    "image": Small(GrayCIFAR(), 1200, 32),
-    "pathfinder": Small(Pathfinder(20, 3), 1500, 64),
-    "path-x": Small(Pathfinder(128, 6), 500, 4),
+    "smnist": Small(SequentialMNIST(), 1400, 32, "0.8 epochs of 20"),
+    "sc-ar": Small(SpeechCommands(WORDS, pooling="last", every=8), 2400, 8, _SPEECH),
+    "sc-bi": Small(SpeechCommands(WORDS, every=8), 2400, 8, _SPEECH),
+    "bidmc-rr": Small(BIDMC("RR", every=4), 1500, 16, _BIDMC),
+    "bidmc-hr": Small(BIDMC("HR", every=4), 1500, 16, _BIDMC),
+    "bidmc-spo2": Small(BIDMC("SpO2", every=4), 1500, 16, _BIDMC),
+    "listops": Small(ListOps(), 1200, 16, "10,000 samples of 96,000, 2 epochs of 40", width=56),
+    "text": Small(
+        Text(1024), 2000, 16, "the first 1,024 characters of 4,096; 5,000 test reviews of 25,000", test_size=5000
+    ),
+    "retrieval": Small(Retrieval(512), 1000, 32, "made-up documents instead of AAN, 512 characters of 4,000", width=56),
+    "image": Small(GrayCIFAR(), 1200, 32, "10,000 images of 50,000, 4 epochs of 200"),
+    "pathfinder": Small(Pathfinder(20, 3), 1500, 64, "20 x 20 pixels, paths of 3 dashes, instead of 32 x 32 and 14"),
+    "path-x": Small(Pathfinder(128, 6), 500, 4, "paths of 6 dashes instead of 14, 2,000 images of 160,000"),
 }
 
 
@@ -183,21 +190,12 @@ MINI: dict[BenchmarkName, Small] = {
 def mini(name: BenchmarkName, model: StateSpaceName) -> Run:
     """Return a small version of a run of the paper, which takes minutes on two cores.
 
-    All have 4 blocks, H 48 or 56 (DS4D) and N 32; one learning rate, 4e-3, after 100 steps of warm-up down half a
-    cosine; clipping at 1; no dropout. Norms, delays, phases and weight decay are the paper's. Besides:
+    All runs have 4 blocks, H 48 or 56 (DS4D) and N 32; the learning rate 4e-3 with cosine decay after 100 steps of
+    warm-up; clipping at 1; no dropout. Norms, delays, phases and weight decay are the paper's. `MINI` says what else
+    differs for each task.
 
-        sMNIST      1,400 steps of 32, which is not quite one epoch; the paper has 20
-        SC          10 words instead of 35; means of 8 samples, so 2,000 times instead of 16,000
-        BIDMC       means of 4 samples, so 1,000 times instead of 4,000
-        ListOps     1,200 steps of 16, a fifth of an epoch of the published set; the paper has 40
-        Text        the first 1,024 characters instead of 4,096; tested on 5,000 reviews of 25,000
-        Retrieval   the first 512 characters of each document instead of 4,000
-        Image       1,200 steps of 32, less than an epoch of the published set; the paper has 200
-        Pathfinder  20 x 20 pixels, paths of 3 dashes and 2 distractors of 1, instead of 32 x 32, 14, and 5 of 4
-        Path-X      paths of 6 dashes, the easiest level, instead of 14; 500 steps of 4
-
-    These settings were found in a few trials, of DS4D and for SC of both models. S4D uses them unchanged, with the
-    small learning rates of its recipes for step sizes and dynamics.
+    These settings were chosen in a few trials of DS4D, for SC of both models. S4D uses them unchanged, with the small
+    learning rates of its recipes for step sizes and dynamics.
     """
     small, full = MINI[name], PAPER[name]
     assert isinstance(full.model, StateSpaceSpec)
@@ -218,7 +216,7 @@ def mini(name: BenchmarkName, model: StateSpaceName) -> Run:
 
 
 def _as_s4d(run: Run) -> Run:
-    """Return a run of DS4D as one of S4D with as many parameters, and with the small rates of S4D's recipes."""
+    """Return a run of DS4D as a run of S4D with about as many parameters and the small rates of S4D's recipes."""
     spec = run.model
     assert isinstance(spec, StateSpaceSpec)
     layer = S4DConfig(**{field.name: getattr(spec.layer, field.name) for field in fields(S4DConfig)})

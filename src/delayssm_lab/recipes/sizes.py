@@ -1,4 +1,4 @@
-"""The tables of models and their sizes."""
+"""Tables of the sizes of models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from delayssm_lab.recipes.delayed import MODELS, Scale, TaskName, preset
 from delayssm_lab.recipes.general import BENCHMARKS, ORIGINAL_WIDTHS
 from delayssm_lab.training.run import Run
 
-#: Tasks that share their models; sum and weighted sum have the same vocabulary and lengths.
+#: Tasks that share their models. Sum and weighted sum have the same vocabulary and lengths.
 FAMILIES: dict[str, tuple[TaskName, TaskName]] = {
     "copy": ("copy-fixed", "copy-variable"),
     "sum, weighted sum": ("sum-fixed", "sum-variable"),
@@ -17,9 +17,9 @@ FAMILIES: dict[str, tuple[TaskName, TaskName]] = {
 
 
 def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
-    """One for each model: tasks, model, layers, width, heads, state, parameters.
+    """Yield a row for each model: tasks, model, layers, width, heads, state, parameters.
 
-    A model that differs between fixed and variable delays has a row for each.
+    A model whose sizes differ between fixed and variable delays has a row for each.
     """
     for family, tasks in FAMILIES.items():
         for model in MODELS:
@@ -39,9 +39,9 @@ def _sizes(run: Run) -> tuple[str, ...]:
 
 
 def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
-    """One for each model and benchmark: task, model, layers, width, state, parameters, and how many more than DS4D.
+    """Yield a row for each benchmark and model: task, model, layers, width, state, parameters, excess over DS4D.
 
-    At the paper's scale S4D has a second row where its own recipe has another width.
+    At the paper's scale, S4D has a second row if its own recipe has another width.
     """
     for name in BENCHMARKS:
         ds4d, s4d = preset(name, "ds4d", scale), preset(name, "s4d", scale)
@@ -51,5 +51,5 @@ def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
             runs.append(replace(s4d, model=original, label="S4D's own recipe"))
         for run in runs:
             sizes = str(run.model.depth), str(run.model.d_model), str(getattr(run.model, "d_state", "-"))
-            more = f"{100 * (run.parameters() / ds4d.parameters() - 1):+.1f} %"
-            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is ds4d else more
+            excess = f"{100 * (run.parameters() / ds4d.parameters() - 1):+.1f} %"
+            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is ds4d else excess

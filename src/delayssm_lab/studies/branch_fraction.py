@@ -15,7 +15,7 @@ from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BenchmarkName, mini
 from delayssm_lab.report import tables
-from delayssm_lab.studies.general import row_label, run_files, metric_text
+from delayssm_lab.studies.general import metric_text, row_label, run_files
 from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, adopt
 from delayssm_lab.training.run import Run

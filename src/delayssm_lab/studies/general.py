@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from delayssm_lab.recipes.general import BENCHMARKS, BenchmarkName, mini
+from delayssm_lab.recipes.general import BENCHMARKS, MINI, BenchmarkName, mini
 from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import png
@@ -49,15 +49,18 @@ class General(Trained):
 
 
 def comparison(results: Results) -> str:
-    """Return a table of test results with the chance level and the results of the paper."""
+    """Return a table of test results with the chance level, the results of the paper, and what differs from it."""
+    differs = {small.task.label: small.differs for small in MINI.values()}
     models = [model for model in ("S4D", "DS4D") if model in results.models]
     rows = []
     for label, task in results.tasks.items():
         mini_results = (metric_text(task, results.cells.get((label, model))) for model in models)
         paper_results = (reported.GENERAL[model][label] for model in models)
-        rows.append([row_label(task), _value_text(task, task.guess()), *mini_results, *paper_results])
+        rows.append(
+            [row_label(task), _value_text(task, task.chance_level()), *mini_results, *paper_results, differs[label]]
+        )
     sources = [f"{model}, {source}" for source in ("mini run", "paper") for model in models]
-    return tables.markdown(["task", "chance level", *sources], rows)
+    return tables.markdown(["task", "chance level", *sources, "differs from the paper's run"], rows)
 
 
 def row_label(task: AnyTask) -> str:

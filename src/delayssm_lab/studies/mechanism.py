@@ -77,7 +77,7 @@ class Mechanism(Measured[BestCheckpoint]):
         head = [
             "task",
             "model",
-            "mean delay (steps), before → after training",
+            "mean delay, start → best (steps)",
             "mean |Δτ| (steps)",
             "mean |Δμ|",
             "accuracy",

@@ -26,8 +26,8 @@ class Stability(Computed):
 
     Rotating z by the angle of lam makes lam real and leaves the sizes of all roots unchanged, so the only angle that
     matters is the relative phase arg mu - k arg lam. In phase, the condition is exact for every delay. For other phases
-    it is conservative, but less so for longer delays: on the unit circle lam z^(k-1) and mu then come closer to the
-    same direction.
+    it is conservative, but less so for longer delays: a root on the unit circle has 1 = lam / z + mu / z^k, and the
+    longer the delay, the nearer to 1 is the z that brings mu / z^k into phase.
     """
 
     name = "stability"
@@ -51,7 +51,8 @@ class Stability(Computed):
         figure.colorbar(image, ax=axes, label="growth over one delay: |largest root|^k", shrink=0.8)
         yield "stability.png", png(figure)
         rows = [[name, *(f"{value:.2f}" for value in by_delay.values())] for name, by_delay in shares.items()]
-        yield "table.md", tables.markdown(["phase of μ and λ^k", *(f"share admitted, k = {k}" for k in self.delays)], rows).encode()
+        head = ["phase of μ and λ^k", *(f"share admitted, k = {k}" for k in self.delays)]
+        yield "table.md", tables.markdown(head, rows).encode()
         yield "shares.json", json.dumps(shares, indent=1).encode()
 
 

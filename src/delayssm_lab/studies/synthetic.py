@@ -47,7 +47,7 @@ class Synthetic(Trained):
     """Validation accuracy of all models beside that which the paper reports."""
 
     name = "synthetic"
-    title = "Six models on the six delayed-memory tasks, mini scale (table synthetic-acc, figure synthetic-learning-curves)"
+    title = "Six models on six delayed-memory tasks, mini scale (table synthetic-acc, figure synthetic-learning-curves)"
     #: Name of the runs in the table.
     source: ClassVar[str] = "mini run"
 

@@ -1,4 +1,4 @@
-"""Weights and whole training states in files: one file each, checked when read, whole at every moment."""
+"""Checkpoints: weights and training states, one file each, replaced atomically and verified when read."""
 
 from __future__ import annotations
 
@@ -21,19 +21,25 @@ from torch.distributed.checkpoint.state_dict import (
 from delayssm.storage import tensors as tensor_file
 from delayssm.storage.tensors import Damaged
 
-#: The number goes up when what is in a file changes its meaning.
+#: The number increases when the content of a file changes its meaning.
 FORMAT = "delayssm checkpoint 2"
-#: Whole tensors, also of models that are spread over processes.
-_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+#: Full tensors, also of models that are sharded over processes.
+_FULL = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a run has come.
+class TrainingProgress:
+    """Progress of a run.
 
-    step counts optimiser steps, and step_seconds the time they took; seconds include evaluation. best is the best
-    accuracy or error so far, found at best_step. loss, points and count are sums over the training samples since the
-    last evaluation.
+    Args:
+        step: Optimiser steps done.
+        best: Best metric on the validation samples so far; None before the first evaluation.
+        best_step: Step of the best metric.
+        seconds: Training time, including evaluation.
+        step_seconds: Time of the optimiser steps alone.
+        loss: Sum of losses over the training samples since the last evaluation.
+        points: Sum of points over the same samples.
+        count: Number of answers to the same samples.
     """
 
     step: int = 0
@@ -47,63 +53,61 @@ class Progress:
 
 
 def last(directory: Path) -> Path:
-    """Where a run can be resumed from."""
+    """Return the path of the last training state, from which a run is resumed."""
     return directory / "last" / "training.safetensors"
 
 
 def previous(directory: Path) -> Path:
-    """The one before, for when the last is damaged."""
+    """Return the path of the training state before the last, in case the last is damaged."""
     return directory / "last" / "previous.safetensors"
 
 
 def best(directory: Path) -> Path:
-    """The weights that were best on the validation samples."""
+    """Return the path of the weights that were best on the validation samples."""
     return directory / "best" / "model.safetensors"
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """By name. All processes must call it; only the first gets the result."""
-    return get_model_state_dict(model, options=_WHOLE)  # type: ignore[return-value]
+    """Return the weights by name. All processes must call this function; only the first gets the result."""
+    return get_model_state_dict(model, options=_FULL)  # type: ignore[return-value]
 
 
 def training_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and moments by name. All processes must call it; only the first gets the result."""
-    moments: dict[str, Any] = get_optimizer_state_dict(model, optimiser, options=_WHOLE)
-    found = {f"model.{name}": t for name, t in weights(model).items()}
+    """Return weights and moments by name. All processes must call this function; only the first gets the result."""
+    moments: dict[str, Any] = get_optimizer_state_dict(model, optimiser, options=_FULL)
+    tensors = {f"model.{name}": t for name, t in weights(model).items()}
     for name, values in moments.get("state", {}).items():
-        found |= {f"optimiser.{key}.{name}": t for key, t in values.items()}
-    return found
+        tensors |= {f"optimiser.{key}.{name}": t for key, t in values.items()}
+    return tensors
 
 
 def restore_weights(model: nn.Module, saved: dict[str, Tensor]) -> None:
-    """Put what `weights` gave into a model of the same kind, in every process."""
-    set_model_state_dict(model, dict[str, Any](saved), options=_WHOLE)
+    """Load the result of `weights` into a model, in every process."""
+    set_model_state_dict(model, dict[str, Any](saved), options=_FULL)
 
 
 def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
-    """Put what `training_state` gave into a model and an optimiser of the same kind, in every process."""
-    mine = {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")}
-    restore_weights(model, mine)
-    into: dict[str, Any] = get_optimizer_state_dict(model, optimiser)  # for its names
-    into["state"] = {
-        name: {key: saved[f"optimiser.{key}.{name}"] for key in values} for name, values in into["state"].items()
+    """Load the result of `training_state` into a model and its optimiser, in every process."""
+    restore_weights(model, {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")})
+    state: dict[str, Any] = get_optimizer_state_dict(model, optimiser)  # has the names of the moments
+    state["state"] = {
+        name: {key: saved[f"optimiser.{key}.{name}"] for key in values} for name, values in state["state"].items()
     }
-    set_optimizer_state_dict(model, optimiser, into, options=_WHOLE)
+    set_optimizer_state_dict(model, optimiser, state, options=_FULL)
 
 
-def save_training(directory: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
-    """Write `last`. The one that was there becomes `previous`."""
+def save_training(directory: Path, tensors: dict[str, Tensor], progress: TrainingProgress) -> None:
+    """Write a training state as the last one. The one before it becomes `previous`."""
     path = last(directory)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name("next.safetensors")
-    write(fresh, tensors, progress)  # a full disk is noticed here, before anything is moved
+    new = path.with_name("next.safetensors")
+    write(new, tensors, progress)  # fails here if the disk is full, before any file is moved
     if path.exists():
         os.replace(path, previous(directory))
-    os.replace(fresh, path)
+    os.replace(new, path)
 
 
-def load_training(directory: Path) -> tuple[dict[str, Tensor], Progress] | None:
-    """The last training state; None if there is none yet."""
+def load_training(directory: Path) -> tuple[dict[str, Tensor], TrainingProgress] | None:
+    """Return the last training state; None if there is none yet."""
     path = last(directory)
     if not path.exists():  # killed before the first checkpoint, or between the two moves of `save_training`
         return read(previous(directory)) if previous(directory).exists() else None
@@ -113,18 +117,18 @@ def load_training(directory: Path) -> tuple[dict[str, Tensor], Progress] | None:
         try:
             _, before = read(previous(directory))
         except (Damaged, FileNotFoundError):
-            raise Damaged(f"{error}; there is no older one, so the run must begin again elsewhere") from error
-        remedy = f"the one before it, of step {before.step}, is whole: delete {path} to go on from there"
+            raise Damaged(f"{error}; there is no older checkpoint; start the run again in a new directory") from error
+        remedy = f"the checkpoint before it, of step {before.step}, is intact: delete {path} to resume from there"
         raise Damaged(f"{error}; {remedy}") from error
 
 
-def write(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
-    """Tensors and progress in one file."""
+def write(path: Path, tensors: dict[str, Tensor], progress: TrainingProgress) -> None:
+    """Write tensors and progress to one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensor_file.write(path, FORMAT, tensors, {"progress": json.dumps(asdict(progress))})
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], Progress]:
-    """What `write` wrote, or `Damaged`."""
+def read(path: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
+    """Return what `write` wrote. Raise `Damaged` if the file is not intact."""
     tensors, about = tensor_file.read(path, FORMAT)
-    return tensors, Progress(**json.loads(about["progress"]))
+    return tensors, TrainingProgress(**json.loads(about["progress"]))

@@ -1,4 +1,4 @@
-"""Trained models, and how well they do."""
+"""Loading and evaluation of trained models."""
 
 from __future__ import annotations
 
@@ -51,41 +51,46 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> Totals:
     return Totals(loss, points, answers)
 
 
-def batches(task: Task, seed: int, split: Split, numbers: Sequence[int], rows_at_once: int = 32) -> Iterator[Batch]:
-    """Yield the samples with these numbers, a few at a time."""
-    for first in range(0, len(numbers), rows_at_once):
-        yield task.batch(seed, split, numbers[first : first + rows_at_once])
+def batches(task: Task, seed: int, split: Split, indices: Sequence[int], rows_at_once: int = 32) -> Iterator[Batch]:
+    """Yield the samples with these numbers in batches of at most `rows_at_once`."""
+    for first in range(0, len(indices), rows_at_once):
+        yield task.batch(seed, split, indices[first : first + rows_at_once])
 
 
 def measure(model: nn.Module, task: Task, split: Split, count: int, seed: int) -> float:
-    """Return the metric of a model on the first `count` samples of a split, or on all if there are fewer."""
+    """Return the metric of a model on the first `count` samples of a split, or on all of them if there are fewer."""
     if count < 1:
         raise ValueError(f"samples must be at least 1, not {count}")
     size = task.size(split)
     if size == 0:
         raise ValueError(f"{task.label} has no {split.name.lower()} samples")
-    numbers = range(count if size is None else min(count, size))
-    totals = evaluate(model, batches(task, seed, split, numbers))
+    indices = range(count if size is None else min(count, size))
+    totals = evaluate(model, batches(task, seed, split, indices))
     return task.metric.of(totals.points / totals.answers)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A share of correct answers, and the number of samples that it is from."""
+    """Accuracy over a number of samples.
+
+    Args:
+        mean: Share of correct answers.
+        samples: Number of samples.
+    """
 
     mean: float
     samples: int
 
 
 def accuracy_by_lag(model: nn.Module, task: DelayedMemory, samples: int, seed: int) -> dict[int, Accuracy]:
-    """Return the accuracy on validation samples for each lag that occurs. Another seed gives other samples."""
+    """Return the accuracy for each lag that occurs in the first validation samples of a seed."""
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    numbers: dict[int, list[int]] = {}
-    for number in range(samples):
-        numbers.setdefault(task.lag(seed, Split.VALIDATION, number), []).append(number)
-    by_lag = {}
-    for lag, chosen in sorted(numbers.items()):
-        totals = evaluate(model, batches(task, seed, Split.VALIDATION, chosen))
-        by_lag[lag] = Accuracy(totals.points / totals.answers, len(chosen))
-    return by_lag
+    indices_by_lag: dict[int, list[int]] = {}
+    for index in range(samples):
+        indices_by_lag.setdefault(task.lag(seed, Split.VALIDATION, index), []).append(index)
+    accuracies = {}
+    for lag, indices in sorted(indices_by_lag.items()):
+        totals = evaluate(model, batches(task, seed, Split.VALIDATION, indices))
+        accuracies[lag] = Accuracy(totals.points / totals.answers, len(indices))
+    return accuracies

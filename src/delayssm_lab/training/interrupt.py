@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of a step."""
+"""Handling of Ctrl-C and SIGTERM that lets the current step end and a checkpoint be written."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-#: Of a process that was asked to stop and has saved where it is: what a shell reports after Ctrl-C.
+#: Exit code after an interruption, the one that shells report after Ctrl-C.
 EXIT_CODE = 130
 
 
 class Interrupted(Exception):
-    """A run was asked to stop, and has saved where it is."""
+    """Raised when a run was interrupted, after its checkpoint has been written."""
 
 
 class Interruption:
-    """While open, the first SIGINT or SIGTERM only raises a flag; the second acts as usual.
+    """Context manager that turns the first SIGINT or SIGTERM into the flag `requested`. The second acts as usual.
 
-    Signals reach the main thread only, so elsewhere nothing is changed.
+    Python delivers signals to the main thread only. In other threads this context manager has no effect.
     """
 
     def __init__(self) -> None:
-        self.wanted = False
-        self._before: dict[signal.Signals, Any] = {}
+        self.requested = False
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
         main = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if main else ():
-            self._before[number] = signal.signal(number, self._ask)
+            self._handlers[number] = signal.signal(number, self._request)
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._restore()
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.wanted = True
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
         self._restore()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self._before = {}
+        self._handlers = {}

@@ -1,17 +1,19 @@
-"""Everything that decides a run, as a value that can be written to a file and read again."""
+"""Runs: task, model and training settings as one value, which is saved as config.json."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import cattrs
 import torch
 from cattrs.strategies import configure_tagged_union
+from cattrs.v import format_exception
 from torch import nn
 
 from delayssm.config import Config
@@ -30,27 +32,28 @@ AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | T
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a model is trained: AdamW on a new batch at each step.
+    """Settings of training with AdamW, on a new batch at each step.
 
     Args:
-        steps: Optimiser steps; None if epochs are counted.
-        epochs: Passes over the training samples; None if steps are counted.
-        batch_size: Samples per step, over all processes.
+        steps: Number of optimiser steps. Exactly one of `steps` and `epochs` is given.
+        epochs: Number of passes over the training samples.
+        batch_size: Number of samples per step, over all processes.
         lr: Learning rate.
-        dt_lr: Learning rate of the step sizes of state-space layers; None: 1e-4 for DS4D, at most 1e-3 for S4D.
-        dynamics_lr: Learning rate of the base dynamics and of B in state-space layers; None: `lr`.
+        dt_lr: Learning rate of the step sizes of state-space layers. None means 1e-4 for DS4D and min(lr, 1e-3) for
+            S4D.
+        dynamics_lr: Learning rate of the base dynamics and of B in state-space layers. None means `lr`.
         weight_decay: Weight decay of matrices, except those of state-space layers.
-        schedule: How the learning rate changes.
-        clip: Largest norm of the gradient; None: no clipping.
-        precision: "no" is float32; "bf16" is mixed precision.
-        rows_at_once: Samples that one process runs through the model together; gradients of the parts of its share of
-            the batch are added up. None: all at once. Batch norm sees each part by itself.
-        evaluate_every: Steps between evaluations; the last step is always followed by one.
-        checkpoint_every: Steps between checkpoints to resume from.
-        validation_size: Samples to evaluate on, if there are as many; None: all.
-        test_size: Samples to test the best weights on at the end, if there are any; None: all.
-        target: Accuracy, or error, at which training stops; None: it does not.
-        patience: Evaluations without improvement after which training stops; None: it does not.
+        schedule: Learning-rate schedule.
+        clip: Largest norm of the gradient. None means no clipping.
+        precision: Precision of the computation: "no" is float32, "bf16" is mixed precision.
+        rows_at_once: Number of samples that a process runs through the model at once. Gradients are accumulated over
+            its share of the batch. Batch norm sees only the samples of one pass. None means the whole share.
+        evaluate_every: Number of steps between evaluations. The last step is always followed by one.
+        checkpoint_every: Number of steps between checkpoints.
+        validation_size: Largest number of validation samples to evaluate on. None means all.
+        test_size: Largest number of test samples to evaluate the best weights on at the end. None means all.
+        target: Accuracy, or error, at which training stops early. None means never.
+        patience: Number of evaluations without improvement after which training stops early. None means never.
     """
 
     steps: int | None = None
@@ -73,7 +76,7 @@ class Training:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"say either how many steps or how many epochs, not {self.steps} and {self.epochs}")
+            raise ValueError(f"exactly one of steps and epochs must be given, not {self.steps} and {self.epochs}")
         for name in ("batch_size", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -94,9 +97,9 @@ class Run:
     Args:
         task: Task to learn.
         model: Model to train.
-        training: How it is trained.
-        seed: Seed of initial parameters and data.
-        label: Name of the model in reports; by default its family.
+        training: Settings of training.
+        seed: Seed of the initial parameters and of the data.
+        label: Name of the model in reports. By default its family.
     """
 
     task: AnyTask
@@ -118,20 +121,20 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Total number of optimiser steps. Where epochs are counted, the data must be there."""
+        """Total number of optimiser steps. If epochs are given, the data must be prepared."""
         if self.training.steps is not None:
             return self.training.steps
         size = self.task.size(Split.TRAIN)
         if size is None or self.training.epochs is None:
-            raise ValueError(f"{self.task.label} has no end of samples, so no epochs; say how many steps")
+            raise ValueError(f"{self.task.label} has unlimited samples and no epochs; set steps instead")
         return math.ceil(self.training.epochs * size / self.training.batch_size)
 
     def build(self) -> nn.Module:
-        """Return the model with other initial values each time."""
+        """Return the model, initialised by the current state of torch's random generator."""
         return self.task.build(self.model)
 
     def initial_model(self) -> nn.Module:
-        """Return the model as it is before the first step."""
+        """Return the model before the first step, initialised by the seed of the run."""
         torch.manual_seed(self.seed)
         return self.build()
 
@@ -141,19 +144,19 @@ class Run:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value made of the dataclasses above as JSON-able values."""
+    """Return a run, or any part of one, as JSON-able values."""
     return _CONVERTER.unstructure(value)
 
 
 def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
-    """Write the run, and the environment that it began in, to config.json in a directory."""
+    """Write a run and the environment in which it began to config.json in its directory."""
     directory.mkdir(parents=True, exist_ok=True)
     content = {"run": _CONVERTER.unstructure(run), "environment": environment}
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
 
 
 def load(directory: Path) -> tuple[Run, dict[str, str]]:
-    """Return what `save` wrote: the run, and the environment that it began in, empty if it has not."""
+    """Return the run that `save` wrote, and the environment in which it began, empty before its first step."""
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text())
@@ -165,25 +168,44 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
 
 
 def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
-    """Return the run and the environment that the content of a file describes; what is missing has its default."""
+    """Return the run and the environment that the content of a file describes; missing options have their defaults."""
     try:
         return _CONVERTER.structure(content["run"], Run), dict(content["environment"])
     except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError, ValueError) as error:
-        reasons = cattrs.transform_error(error) if isinstance(error, cattrs.BaseValidationError) else [repr(error)]
-        raise ValueError(f"{path} does not describe a run of this version: {'; '.join(reasons)}") from error
+        reasons = "; ".join(cattrs.transform_error(error, "run", _reason))
+        raise ValueError(f"{path} does not describe a run of this version: {reasons}") from error
+
+
+def _reason(error: BaseException, expected: type | None) -> str:
+    """Return the text of a ValueError, which cattrs would leave out, or else its description of the error."""
+    return str(error) if isinstance(error, ValueError) else format_exception(error, expected)
 
 
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_config, lambda config: config.to_dict())
-    converter.register_structure_hook_func(_is_config, lambda content, kind: kind.from_dict(content))
+    converter.register_structure_hook_func(_is_config, lambda content, config_class: config_class.from_dict(content))
     for union in (Copy | Sum | WeightedSum, Schedule, Spec, AnyTask):
         configure_tagged_union(union, converter, tag_name="kind")
+        converter.register_structure_hook(union, _checking_kind(union, converter.get_structure_hook(union)))
     return converter
 
 
-def _is_config(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Config)
+def _checking_kind(union: Any, structure: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the hook of a tagged union with a clear error for a tag that is unknown or missing."""
+    kinds = [member.__name__ for member in get_args(union)]
+
+    def checked(content: Any, target: Any) -> Any:
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if kind not in kinds:
+            raise ValueError(f"kind must be one of {', '.join(kinds)}, not {kind!r}")
+        return structure(content, target)
+
+    return checked
+
+
+def _is_config(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Config)
 
 
 _CONVERTER = _converter()

@@ -1,4 +1,4 @@
-"""How the learning rate changes over a run."""
+"""Learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -8,50 +8,65 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """The learning rate rises linearly over `warmup` steps and then stays."""
+    """Constant learning rate after a linear warm-up.
+
+    Args:
+        warmup: Number of warm-up steps.
+    """
 
     warmup: int = 0
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
-        return _warm(step, self.warmup)
+        """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
+        return _warmup_factor(step, self.warmup)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """After the warm-up, half a cosine down to `final` times the learning rate."""
+    """Cosine decay after a linear warm-up.
+
+    Args:
+        warmup: Number of warm-up steps.
+        final: Factor of the learning rate at the end of the run.
+    """
 
     warmup: int = 0
     final: float = 0.0
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
+        """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
         if step < self.warmup:
-            return _warm(step, self.warmup)
-        done = (step - self.warmup) / max(1, steps - self.warmup)
-        return self.final + (1 - self.final) * 0.5 * (1 + math.cos(math.pi * done))
+            return _warmup_factor(step, self.warmup)
+        progress = (step - self.warmup) / max(1, steps - self.warmup)
+        return self.final + (1 - self.final) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiStep:
-    """After the warm-up, multiplied with `decay` at each of these parts of the run, such as (0.5, 0.75)."""
+    """Step decay after a linear warm-up.
+
+    Args:
+        at: Fractions of the run at which the learning rate is multiplied with `decay`, such as (0.5, 0.75).
+        decay: Factor of each decay.
+        warmup: Number of warm-up steps.
+    """
 
     at: tuple[float, ...]
     decay: float = 0.1
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        if wrong := [part for part in self.at if not 0 < part < 1]:
-            raise ValueError(f"parts of a run lie between 0 and 1, not at {wrong}")
+        if invalid := [fraction for fraction in self.at if not 0 < fraction < 1]:
+            raise ValueError(f"at must be fractions of the run between 0 and 1, not {invalid}")
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of `steps`."""
-        return _warm(step, self.warmup) * self.decay ** sum(step >= part * steps for part in self.at)
+        """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
+        return _warmup_factor(step, self.warmup) * self.decay ** sum(step >= fraction * steps for fraction in self.at)
 
 
 Schedule = Constant | Cosine | MultiStep
 CONSTANT = Constant()
 
 
-def _warm(step: int, warmup: int) -> float:
+def _warmup_factor(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / (warmup + 1))

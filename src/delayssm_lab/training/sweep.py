@@ -1,4 +1,4 @@
-"""Many runs on one machine, each in a process of its own."""
+"""Sweeps: many runs on one machine, each in its own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from delayssm_lab.training.trainer import Summary
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: its summary, or what went wrong."""
+    """Outcome of a run: its summary, or a message about what went wrong."""
 
     directory: Path
     summary: Summary | None = None
@@ -39,30 +39,30 @@ class Outcome:
 
 
 class Worker:
-    """One run in a process of its own. What that writes to its standard error goes to log.txt."""
+    """A run in its own process. The standard error of the process goes to log.txt."""
 
     def __init__(self, directory: Path, threads: int, environment: dict[str, str], display: Display) -> None:
         self.directory, self.display = directory, display
-        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
+        thread_counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
         self._log = directory / "log.txt"
-        with self._log.open("w") as errors:
+        with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "delayssm_lab.training.worker", str(directory)],
                 stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, **counts, **environment},
-                start_new_session=True,  # Ctrl-C reaches this process alone, which then asks each worker once
+                stderr=log,
+                env={**os.environ, **thread_counts, **environment},
+                start_new_session=True,  # so that Ctrl-C reaches this process only, which forwards it once
             )
         assert self._process.stdout is not None
         self._messages = self._process.stdout
         self._incomplete = b""
 
     def fileno(self) -> int:
-        """Where its messages come from."""
+        """Return the file descriptor of the worker's messages."""
         return self._messages.fileno()
 
     def read(self) -> bool:
-        """Wait for messages and show them; False when there will be no more."""
+        """Wait for messages and show them. Return False when there will be no more."""
         content = os.read(self.fileno(), 1 << 16)
         *lines, self._incomplete = (self._incomplete + content).split(b"\n")
         for message in map(json.loads, lines):
@@ -73,26 +73,26 @@ class Worker:
         return bool(content)
 
     def ask_to_stop(self) -> None:
-        """It will save where it is."""
+        """Ask the worker to write a checkpoint and exit."""
         self._process.send_signal(signal.SIGINT)
 
     def outcome(self) -> Outcome:
-        """What became of it, once there are no more messages."""
+        """Return the outcome of the run, once there are no more messages."""
         self._messages.close()
         code = self._process.wait()
         if code == 0:
             return Outcome(self.directory, summary=training.read_summary(self.directory))
         if code == EXIT_CODE:
             return Outcome(self.directory, error="interrupted")
-        said = self._log.read_text(errors="replace").strip().splitlines()
-        return Outcome(self.directory, error=f"{said[-1] if said else f'exit code {code}'} (see {self._log})")
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return Outcome(self.directory, error=f"{lines[-1] if lines else f'exit code {code}'} (see {self._log})")
 
 
 def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Outcome]]:
-    """A directory for each run, by its name; and the outcomes of those that are finished."""
+    """Create a directory for each run, and return the directories and the outcomes of finished runs."""
     directories = [root / run.name for run in runs]
     if repeated := sorted({str(d) for d in directories if directories.count(d) > 1}):
-        raise ValueError(f"several runs would share a directory: {', '.join(repeated)}")
+        raise ValueError(f"several runs have the directory {', '.join(repeated)}; give them different seeds or labels")
     for run, directory in zip(runs, directories, strict=True):
         training.create(directory, run)
     summaries = {directory: training.read_summary(directory) for directory in directories}
@@ -100,35 +100,36 @@ def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Out
 
 
 def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[Outcome]:
-    """Finish all runs, `workers` at a time, and say what became of each. Those that are finished are not run again.
+    """Train all runs to their end, `workers` at a time, and return their outcomes. Finished runs are not trained again.
 
-    By default there are as many workers as GPUs, or else as cores. Ctrl-C lets each running one save where it is.
+    By default there are as many workers as GPUs, or as cores if there is no GPU. On Ctrl-C each worker writes a
+    checkpoint and exits.
     """
     directories, done = prepare(runs, root)
     waiting = deque(directory for directory in directories if directory not in done)
     gpus, cores = torch.cuda.device_count(), available_cores()
     workers = min(workers or gpus or cores, max(1, len(waiting)))
     threads = max(1, cores // workers)
-    places = list(range(workers))
+    free = list(range(workers))
     running: dict[Worker, int] = {}
     stopping = False
     with Interruption() as interruption, Board() as board, selectors.DefaultSelector() as selector:
         while waiting or running:
-            while waiting and places:
-                directory, place = waiting.popleft(), places.pop(0)
-                environment = {"CUDA_VISIBLE_DEVICES": str(place % gpus)} if gpus else {}
+            while waiting and free:
+                directory, slot = waiting.popleft(), free.pop(0)
+                environment = {"CUDA_VISIBLE_DEVICES": str(slot % gpus)} if gpus else {}
                 display = board.add(directory.name, prefix=f"{directory.name}  ")
                 worker = Worker(directory, threads, environment, display)
-                running[worker] = place
+                running[worker] = slot
                 selector.register(worker, selectors.EVENT_READ, worker)
             for key, _ in selector.select(timeout=0.2):
                 worker = key.data
                 if not worker.read():
                     selector.unregister(worker)
-                    places.append(running.pop(worker))
+                    free.append(running.pop(worker))
                     outcome = done[worker.directory] = worker.outcome()
                     board.finish(worker.display, str(outcome), len(done), len(runs))
-            if interruption.wanted and not stopping:
+            if interruption.requested and not stopping:
                 stopping = True
                 waiting.clear()
                 for worker in running:

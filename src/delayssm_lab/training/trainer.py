@@ -1,9 +1,9 @@
 """The training loop.
 
-A run is a directory: `config.json` says what it is, and everything else follows from that. Training it means to go on
-from wherever it is, so a new run, a resumed one and one that is finished are the same call. Each step depends on the
-weights, the moments and its number alone (data and dropout are drawn from (seed, step)), so a run that was killed and
-resumed ends with the same bits as one that was not.
+A run is a directory with a `config.json`, which determines everything else. `train` continues from the last checkpoint,
+so that it starts a new run, resumes an interrupted one, and returns at once for a finished one. Each step depends only
+on the weights, the moments and the number of the step: data and dropout are drawn from (seed, step). A run that was
+killed and resumed therefore ends with the same bits as one that was not.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from delayssm_lab.display import Display, Silent, Status
 from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint
-from delayssm_lab.training.checkpoint import Progress
-from delayssm_lab.training.evaluate import evaluate
+from delayssm_lab.training.checkpoint import TrainingProgress
+from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.run import save as save_run
@@ -42,24 +42,22 @@ Summary = dict[str, float]
 
 
 class Busy(OSError):
-    """Two processes cannot train the same run."""
+    """Raised when another process is training the same run."""
 
 
 def create(directory: Path, run: Run) -> None:
-    """Make the directory of a run, unless it is there already. Another run there is an error."""
-    if (directory / "config.json").exists():
-        found, _ = load(directory)
-        if found != run:
-            raise FileExistsError(f"{directory} holds another run; choose another directory or delete that one")
-        return
-    save_run(directory, run, {})
+    """Create the directory of a run. If it exists, it must hold the same run."""
+    if not (directory / "config.json").exists():
+        save_run(directory, run, {})
+    elif load(directory)[0] != run:
+        raise FileExistsError(f"{directory} holds another run; choose another directory or delete that one")
 
 
 def train(directory: Path, display: Display) -> Summary:
-    """Take a run from where it is to its end, and give its summary.
+    """Train a run from its last checkpoint to its end and return its summary.
 
-    Ctrl-C ends the current step, saves, and raises `Interrupted`. Under `torchrun` or `accelerate launch` the batch is
-    shared among the processes.
+    After Ctrl-C, the current step ends, a checkpoint is written, and `Interrupted` is raised. Under `torchrun` or
+    `accelerate launch`, the processes share each batch.
     """
     run, environment = load(directory)
     if (summary := read_summary(directory)) is not None:
@@ -77,45 +75,46 @@ def train(directory: Path, display: Display) -> Summary:
                 _warn_of_changes(environment, display)
             return trainer.finish()
     except Timeout:
-        raise Busy(f"another process is training in {directory}") from None
+        raise Busy(f"another process is training the run in {directory}; wait for it or stop it") from None
 
 
 def make_accelerator(run: Run, device: Device | None = None) -> Accelerator:
-    """What spreads a run over processes and devices, GPUs if there are any. Runs may differ in precision."""
-    AcceleratorState._reset_state()
-    # Said explicitly, because without a GPU accelerate would let several processes each train alone.
+    """Return the accelerator that distributes a run over processes and devices; by default GPUs if there are any."""
+    AcceleratorState._reset_state()  # it keeps the precision of the first run of the process
+    # `cpu` is explicit, because without a GPU accelerate would let several processes each train alone.
     return Accelerator(mixed_precision=run.training.precision, cpu=(device or best_device()) == "cpu")
 
 
-_last_word: list[distributed.Work] = []
+_last_barrier: list[distributed.Work] = []
 
 
-def part() -> None:
-    """The last thing the processes of a run do together, unless they train another one.
+def barrier_before_exit() -> None:
+    """Wait for the other processes of a run at its end, so that all of them can exit safely.
 
-    The threads that carry what processes say to each other drop it a little later. What they drop can be Python's, and
-    if Python is ending by then, they abort the process. So the last word is kept here, and is not theirs to drop.
+    The communication threads release a finished operation some time later. If theirs is the last reference, they
+    release Python objects, and abort the process if the interpreter is already shutting down. This module therefore
+    keeps a reference to the last operation.
     """
-    if not _together():
+    if not _is_distributed():
         return
-    if not _last_word:
-        atexit.register(_leave)
-    word = distributed.barrier(async_op=True)
-    word.wait()
-    _last_word[:] = [word]
+    if not _last_barrier:
+        atexit.register(_destroy_process_group)
+    barrier = distributed.barrier(async_op=True)
+    barrier.wait()
+    _last_barrier[:] = [barrier]
 
 
-def _together() -> bool:
+def _is_distributed() -> bool:
     return distributed.is_available() and distributed.is_initialized()
 
 
-def _leave() -> None:
-    if _together():  # a script may have ended it itself
+def _destroy_process_group() -> None:
+    if _is_distributed():  # a script may have destroyed it already
         distributed.destroy_process_group()
 
 
 def read_summary(directory: Path) -> Summary | None:
-    """What a finished run came to; None if it is not finished."""
+    """Return the summary of a finished run; None if the run is not finished."""
     path = directory / "summary.json"
     if not path.exists():
         return None
@@ -124,14 +123,14 @@ def read_summary(directory: Path) -> Summary | None:
 
 
 def read_metrics(directory: Path) -> list[dict[str, float]]:
-    """One entry for each evaluation so far."""
+    """Return one entry for each evaluation so far."""
     path = directory / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may have been cut off by a crash
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # a crash may have cut the last one
 
 
 class Trainer:
-    """One process of a run: a model, its optimiser, and where it is."""
+    """Training of a run in one process: the model, its optimiser and the progress."""
 
     def __init__(self, run: Run, directory: Path, accelerator: Accelerator, display: Display) -> None:
         self.run, self.training, self.directory = run, run.training, directory
@@ -140,11 +139,11 @@ class Trainer:
         if run.training.batch_size < accelerator.num_processes:
             raise ValueError(
                 f"a batch of {run.training.batch_size} cannot be shared by {accelerator.num_processes} processes; "
-                "raise batch_size or use fewer"
+                "raise batch_size or use fewer processes"
             )
         model = run.initial_model()
         if accelerator.num_processes > 1:
-            self._share_statistics(model)
+            self._synchronise_batch_norms(model)
         self.parameters = sum(p.numel() for p in model.parameters())
         groups = param_groups(
             model,
@@ -157,28 +156,28 @@ class Trainer:
         self.model: nn.Module
         self.optimiser: torch.optim.Optimizer
         self.model, self.optimiser = accelerator.prepare(model, torch.optim.AdamW(groups, fused=True))
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         if (saved := checkpoint.load_training(directory)) is not None:
             tensors, self.progress = saved
             checkpoint.restore(self.model, self.optimiser, tensors)
-        # What was measured after the checkpoint is about to be measured again.
+        # Evaluations after the checkpoint will be repeated.
         self.metrics = [entry for entry in read_metrics(directory) if entry["step"] <= self.progress.step]
         self.validation = self.metrics[-1][self.metric.value] if self.metrics else None
 
-    def _share_statistics(self, model: nn.Module) -> None:
-        """Let batch norms see the whole batch, so that nothing depends on the number of processes."""
+    def _synchronise_batch_norms(self, model: nn.Module) -> None:
+        """Make batch norms use the statistics of the whole batch, whatever the number of processes."""
         norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
         batch, processes = self.training.batch_size, self.accelerator.num_processes
         if norms and batch % processes:
             raise ValueError(
-                f"with batch norm, all processes must have equally many samples: a batch of {batch} cannot be shared "
-                f"by {processes}; make it a multiple of that"
+                f"with batch norm, all processes need the same number of samples, but a batch of {batch} cannot be "
+                f"shared equally by {processes}; make batch_size a multiple of {processes}"
             )
         for norm in norms:
             norm.everywhere = True
 
     def finish(self) -> Summary:
-        """Train to the end."""
+        """Train to the end of the run and return its summary."""
         if self.accelerator.is_main_process:
             lines = "".join(f"{json.dumps(entry)}\n" for entry in self.metrics)
             files.write(self.directory / "metrics.jsonl", lines.encode())
@@ -189,50 +188,50 @@ class Trainer:
                 step = self.progress.step
                 if step % self.training.evaluate_every == 0 or step == self.steps:
                     self.evaluate()
-                self._add(seconds=time.perf_counter() - began)
-                interrupted = self._sum([float(interruption.wanted)])[0] > 0
+                self._advance(seconds=time.perf_counter() - began)
+                interrupted = self._sum([float(interruption.requested)])[0] > 0
                 if step % self.training.checkpoint_every == 0 or self._done() or interrupted:
                     self.save()
                 if interrupted and not self._done():
-                    part()
+                    barrier_before_exit()
                     raise Interrupted(f"stopped after step {step} of {self.steps}")
         summary = self._summarise()
-        part()
+        barrier_before_exit()
         return summary
 
     def step(self) -> None:
-        """One optimiser step on the next batch: every process takes its rows, a few at once."""
+        """Take one optimiser step on the next batch. Every process runs its share, `rows_at_once` rows at a time."""
         began = time.perf_counter()
         training, step, processes = self.training, self.progress.step, self.accelerator.num_processes
         torch.manual_seed(_seed(self.run.seed, step, self.accelerator.process_index))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * training.schedule.factor(step, self.steps)
         self.model.train()
-        batches = list(self._batches(Split.TRAIN, step * training.batch_size, training.batch_size))
-        (answers,) = self._sum([sum(batch.targets.numel() for batch in batches)])
+        microbatches = list(self._batches(Split.TRAIN, step * training.batch_size, training.batch_size))
+        (answers,) = self._sum([sum(batch.targets.numel() for batch in microbatches)])
         loss = points = 0.0
-        for batch in batches:
-            alone = batch is not batches[-1]  # gradients are exchanged once, with the last rows
-            with self.accelerator.no_sync(self.model) if alone else nullcontext():
-                found = batch.score(self.model)
-                # Processes average their gradients; the factor makes that the mean over all answers of the batch.
-                self.accelerator.backward(found.loss * (processes / answers))
-            loss, points = loss + float(found.loss.detach()), points + float(found.points)
+        for batch in microbatches:
+            # Processes exchange their accumulated gradients once, with the last microbatch.
+            with nullcontext() if batch is microbatches[-1] else self.accelerator.no_sync(self.model):
+                score = batch.score(self.model)
+                # Processes average their gradients. The factor turns that into the mean over all answers of the batch.
+                self.accelerator.backward(score.loss * (processes / answers))
+            loss, points = loss + float(score.loss.detach()), points + float(score.points)
         loss, points = self._sum([loss, points])
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"the loss is {loss} at step {step + 1}; a lower learning rate, a longer warm-up or clipping may help"
+                f"the loss is {loss} at step {step + 1}; try a lower learning rate, a longer warm-up or clipping"
             )
         if training.clip is not None:
             self.accelerator.clip_grad_norm_(self.model.parameters(), training.clip)
         self.optimiser.step()
         self.optimiser.zero_grad()
         elapsed = time.perf_counter() - began
-        self._add(step=1, step_seconds=elapsed, loss=loss, points=points, count=answers)
+        self._advance(step=1, step_seconds=elapsed, loss=loss, points=points, count=answers)
         self.display.show(self._status(loss / answers, self.metric.of(points / answers)))
 
     def evaluate(self) -> None:
-        """Measure on the validation samples, and keep the weights if they are the best so far."""
+        """Evaluate on the validation samples, and keep the weights if they are the best so far."""
         loss, value = self.measure(Split.VALIDATION, self.training.validation_size)
         progress, name = self.progress, self.metric.value
         entry = {
@@ -256,25 +255,25 @@ class Trainer:
         self.display.show(self._status(entry["train_loss"], entry[f"train_{name}"], evaluated=True))
 
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
-        """Return mean loss and metric on the first `count` samples of a split, if there are as many; None: on all."""
+        """Return mean loss and metric on at most `count` samples of a split; None means all."""
         size = self.run.task.size(split)
         if count is None and size is None:
-            raise ValueError(f"{self.run.task.label} has no end of samples; say how many to evaluate on")
+            raise ValueError(f"{self.run.task.label} has unlimited samples; set validation_size")
         count = min(n for n in (count, size) if n is not None)
         totals = evaluate(self.model, self._batches(split, 0, count))
         loss, points, answers = self._sum([totals.loss, totals.points, totals.answers])
         return loss / answers, self.metric.of(points / answers)
 
     def _batches(self, split: Split, first: int, count: int) -> Iterator[Batch]:
-        """The share of this process in `count` samples, as many at once as may be."""
-        mine = range(first, first + count)[self.accelerator.process_index :: self.accelerator.num_processes]
-        at_once = self.training.rows_at_once or -(-self.training.batch_size // self.accelerator.num_processes)
-        for i in range(0, len(mine), at_once):
-            batch = self.run.task.batch(self.run.seed, split, mine[i : i + at_once])
+        """Yield this process's share of `count` samples, `rows_at_once` rows at a time."""
+        process, processes = self.accelerator.process_index, self.accelerator.num_processes
+        share = range(first, first + count)[process::processes]
+        rows_at_once = self.training.rows_at_once or math.ceil(self.training.batch_size / processes)
+        for batch in batches(self.run.task, self.run.seed, split, share, rows_at_once):
             yield batch.to(self.accelerator.device)
 
     def save(self) -> None:
-        """Write a checkpoint to resume from."""
+        """Write a checkpoint from which the run can be resumed."""
         tensors = checkpoint.training_state(self.model, self.optimiser)
         if self.accelerator.is_main_process:
             checkpoint.save_training(self.directory, tensors, self.progress)
@@ -282,9 +281,9 @@ class Trainer:
     def _done(self) -> bool:
         target, patience = self.training.target, self.training.patience
         reached = target is not None and self.validation is not None and not self.metric.better(target, self.validation)
-        fruitless = sum(entry["step"] > self.progress.best_step for entry in self.metrics)
-        hopeless = patience is not None and fruitless >= patience
-        return reached or hopeless or self.progress.step >= self.steps
+        without_improvement = sum(entry["step"] > self.progress.best_step for entry in self.metrics)
+        exhausted = patience is not None and without_improvement >= patience
+        return reached or exhausted or self.progress.step >= self.steps
 
     def _summarise(self) -> Summary:
         progress, name = self.progress, self.metric.value
@@ -304,8 +303,8 @@ class Trainer:
         return summary
 
     def test(self) -> float:
-        """The metric of the best weights on test samples, which nothing was chosen by."""
-        self.accelerator.wait_for_everyone()  # until the first process has written them
+        """Return the metric of the best weights on the test samples, which are used for nothing else."""
+        self.accelerator.wait_for_everyone()  # the first process may still be writing the weights
         best, _ = checkpoint.read(checkpoint.best(self.directory))
         checkpoint.restore_weights(self.model, best)
         return self.measure(Split.TEST, self.training.test_size)[1]
@@ -319,16 +318,17 @@ class Trainer:
         return tokens / self.progress.step_seconds
 
     def _sum(self, values: Sequence[float]) -> list[float]:
-        """Over all processes."""
+        """Return sums over all processes."""
         if self.accelerator.num_processes == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.accelerator.device)
-        found: list[float] = self.accelerator.reduce(total).tolist()
-        return found
+        sums: list[float] = self.accelerator.reduce(total).tolist()
+        return sums
 
-    def _add(self, **amounts: float) -> None:
-        now = {name: getattr(self.progress, name) + amount for name, amount in amounts.items()}
-        self.progress = replace(self.progress, **now)
+    def _advance(self, **amounts: float) -> None:
+        """Add amounts to fields of the progress."""
+        values = {name: getattr(self.progress, name) + amount for name, amount in amounts.items()}
+        self.progress = replace(self.progress, **values)
 
 
 def _seed(*numbers: int) -> int:
@@ -339,4 +339,4 @@ def _warn_of_changes(before: dict[str, str], display: Display) -> None:
     now = describe()
     changes = [f"{name} {before.get(name)} -> {value}" for name, value in now.items() if before.get(name) != value]
     if changes:
-        display.say(f"Not as when this run began, so last digits may differ: {', '.join(changes)}")
+        display.say(f"The environment has changed since this run began. Last digits may differ: {', '.join(changes)}")

@@ -1,4 +1,4 @@
-"""One run in a process of its own: `python -m delayssm_lab.training.worker DIRECTORY`. Speaks in JSON lines."""
+"""Process that trains one run, `python -m delayssm_lab.training.worker DIRECTORY`, and reports in JSON lines."""
 
 import sys
 import traceback
@@ -10,7 +10,7 @@ from delayssm_lab.training.trainer import train
 
 
 def main(directory: Path) -> int:
-    """The exit code: 0 when the run is finished, 130 when it was interrupted, 1 when it failed."""
+    """Train a run and return the exit code: 0 if it is finished, 130 if it was interrupted, 1 if it failed."""
     try:
         train(directory, Messages())
     except Interrupted:

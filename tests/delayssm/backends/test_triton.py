@@ -1,4 +1,4 @@
-"""The GPU kernels, interpreted on CPU tensors, against the eager backend; and compiled for cards that are not here."""
+"""The GPU kernels: interpreted on CPU tensors and compared with the eager backend, and compiled for several GPUs."""
 
 import os
 import subprocess
@@ -13,8 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import delayssm
 from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
-from delayssm.backends import eager
-from delayssm.system.kernel import FLOAT32
+from delayssm.backends import TransferGradients, eager
 from delayssm.system.layout import Layout
 from delayssm.system.state import State
 from tests.support.numerics import reference_kernel, relative_rms
@@ -26,18 +25,17 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def on_triton() -> Iterator[None]:
-    """Everything through the kernels."""
-    delayssm.backend("triton")
-    yield
-    delayssm.backend("numba")
+    """Run everything through the kernels."""
+    with delayssm.backend("triton"):
+        yield
 
 
-def _system(directions: int, channels: int, modes: int, delays: list[int]) -> list[Tensor]:
-    """Random coefficients with slow and fast modes; a delay of 0 stands for none."""
+def _system(directions: int, channels: int, modes: int, delays: list[int]) -> dict[str, Tensor]:
+    """Return random coefficients with slow and fast modes; a delay of 0 stands for none."""
     ssm = DelaySSM(channels, 2 * modes, 400, bidirectional=directions == 2, dt_min=1e-3, dt_max=0.5)
-    found = ssm._constants()
-    k = torch.tensor(delays)
-    return [found.lam, found.mu, torch.randn_like(found.c), k, found.alpha]
+    system = ssm._constants()
+    w, k = torch.randn_like(system.c), torch.tensor(delays)
+    return {"lam": system.lam, "mu": system.mu, "w": w, "k": k, "alpha": system.alpha}
 
 
 @pytest.mark.parametrize(
@@ -58,18 +56,20 @@ def test_transfer(
 ) -> None:
     system = _system(directions, len(delays), modes, delays)
     rho = 1e-5 ** (1 / size)
-    truth = eager.transfer(system, size, rho, torch.float64)
-    found = triton_gpu.transfer(system, size, rho, dtype)
-    assert found.dtype == dtype
-    assert found.shape == truth.shape
-    assert relative_rms(found, truth) <= tolerance
+    truth = eager.transfer(**system, size=size, rho=rho, dtype=torch.float64)
+    result = triton_gpu.transfer(**system, size=size, rho=rho, dtype=dtype)
+    assert result.dtype == dtype
+    assert result.shape == truth.shape
+    assert relative_rms(result, truth) <= tolerance
     grad = torch.randn_like(truth).to(dtype)
-    expected = eager.transfer_backward(grad.double(), system, size, rho)
-    for got, plain in zip(triton_gpu.transfer_backward(grad, system, size, rho), expected, strict=True):
-        assert got.dtype == torch.float64
-        assert got.shape == plain.shape
+    expected = eager.transfer_backward(grad=grad.double(), **system, size=size, rho=rho)
+    gradients = triton_gpu.transfer_backward(grad=grad, **system, size=size, rho=rho)
+    for name in TransferGradients._fields:
+        fused, plain = getattr(gradients, name), getattr(expected, name)
+        assert fused.dtype == torch.float64
+        assert fused.shape == plain.shape
         if plain.abs().max() > 0:
-            assert relative_rms(got, plain) <= 10 * tolerance
+            assert relative_rms(fused, plain) <= 10 * tolerance, name
 
 
 @torch.no_grad()
@@ -77,7 +77,9 @@ def test_transfer(
 def test_the_float32_form_is_a_hundred_times_better_than_it_would_be_naively(on_triton: None, fraction: float) -> None:
     ssm = DelaySSM(4, 32, 300, branch_fraction=fraction)
     truth = reference_kernel(ssm, 300)
-    assert relative_rms(ssm.kernel(300, FLOAT32), truth) <= 1e-5
+    single = DelaySSM(4, 32, 300, branch_fraction=fraction, contour="float32")
+    single.load_state_dict(ssm.state_dict())
+    assert relative_rms(single.kernel(300), truth) <= 1e-5
     assert relative_rms(ssm.kernel(300), truth) <= 2e-7
 
 
@@ -90,43 +92,44 @@ CHUNKS = [(1, [1, 1]), (5, [5, 2]), (30, [30, 0]), (1, [1, 1]), (41, [13, 41]), 
     ("modes", "delays"), [(1, [1.0]), (3, [1.0, 9.3, 14.7, 30.2, 38.0]), (5, [2.5, 95.0]), (32, [20.5]), (128, [33.0])]
 )
 def test_scan(modes: int, delays: list[float], max_length: int | None) -> None:
-    """Rings, cascades and both together; rows of different age; chunks of all kinds."""
+    """Rows of different age and chunks of all lengths, with rings, cascades and both together."""
     ssm = DelaySSM(len(delays), 2 * modes, 100, delays=delays)
     constants = ssm._constants()
-    system = list(constants._replace(c=constants.c[0]))
+    system = constants._replace(c=constants.c[0])._asdict()
     layout = Layout.of(constants.k, modes, torch.float32, max_length)
     outputs, states = [], []
     for backend in (triton_gpu, eager):
-        state, y, position = State.zeros(ssm._owner, 2, layout), [], torch.zeros(2, dtype=torch.int64)
+        state, y, position = State.zeros(ssm._identity, 2, layout), [], torch.zeros(2, dtype=torch.int64)
         torch.manual_seed(1)
         for length, lengths in CHUNKS:
             x, n = torch.randn(2, length, len(delays)), torch.tensor(lengths)
-            memory = state.h, state.feedback, state.copies, state.inputs
-            y.append(backend.scan(system, x, n, position, layout.table, *memory))
+            memory = {name: t for name, t in state.tensors().items() if name != "position"}
+            y.append(backend.scan(**system, x=x, lengths=n, position=position, layout=layout.table, **memory))
             position = position + n
         outputs.append(torch.cat(y, 1))
         states.append(state)
     assert relative_rms(*outputs) <= 1e-7
-    for found, expected in zip(*(state.tensors().values() for state in states), strict=True):
-        if expected.numel() and expected.any():
-            assert relative_rms(found, expected) <= 1e-7
+    memory, expected = (state.tensors() for state in states)
+    for name, t in expected.items():
+        if t.numel() and t.any():
+            assert relative_rms(memory[name], t) <= 1e-7, name
 
 
 @pytest.mark.parametrize("make", [lambda: DS4D(3, 6, 20), lambda: S4D(3, 6)], ids=["DS4D", "S4D"])
 def test_a_whole_model(on_triton: None, make: object) -> None:
-    """Training and every way of streaming are the same as with the eager backend."""
+    """Training and every way of streaming give the results of the eager backend."""
     model = TokenModel(7, Stack(Block(make()) for _ in range(2)))  # type: ignore[operator]
     tokens = torch.randint(0, 7, (2, 25))
     results = []
     for name in ("triton", "eager"):
-        delayssm.backend(name)
-        model.zero_grad()
-        logits = model(tokens)
-        logits.square().sum().backward()
+        with delayssm.backend(name):
+            model.zero_grad()
+            logits = model(tokens)
+            logits.square().sum().backward()
         results.append([logits.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
-    for found, expected in zip(*results, strict=True):
-        assert relative_rms(found, expected) <= 1e-6
-    delayssm.backend("triton")
+    for result, expected in zip(*results, strict=True):
+        assert relative_rms(result, expected) <= 1e-6
+    assert delayssm.backend() == "triton"
     model.eval()
     with torch.no_grad():
         for max_length in (None, 40):
@@ -138,7 +141,7 @@ def test_a_whole_model(on_triton: None, make: object) -> None:
 
 
 class _NoWaiting(TorchDispatchMode):
-    """Refuses what would make the host wait for a GPU, and so break the capture of a CUDA graph."""
+    """A mode that refuses whatever makes the host wait for a GPU, and so breaks the capture of a CUDA graph."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         name = function.name()
@@ -182,8 +185,8 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_compiled_for_cards_that_are_not_here(record_property: Callable[[str, object], None]) -> None:
-    """PTX and binaries of every kernel at its launch parameters, and no spilled registers."""
+def test_kernels_compile_for_gpus_that_are_not_here(record_property: Callable[[str, object], None]) -> None:
+    """Every kernel compiles at its launch parameters, and spills no registers."""
     code = """
 from delayssm_lab.measure.gpu_binaries import GENERATIONS, build, cases
 for case in cases():

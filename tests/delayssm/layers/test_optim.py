@@ -11,7 +11,8 @@ def test_param_groups() -> None:
     model = nn.Sequential(
         nn.Embedding(10, 8), Stack([Block(DS4D(8, 4, 30)), Block(S4D(8, 4), norm="batch")]), nn.Linear(8, 3)
     )
-    groups = {group["name"]: group for group in param_groups(model, 1e-2, dt_lr=1e-4, weight_decay=0.05)}
+    options = {"dt_lr": 1e-4, "weight_decay": 0.05}
+    groups = {group["name"]: group for group in param_groups(model, 1e-2, **options)}
     names = {id(p): name for name, p in model.named_parameters()}
     members = {key: sorted(names[id(p)] for p in group["params"]) for key, group in groups.items()}
     assert members["step_size"] == ["1.blocks.0.layer.ssm.nu_dt", "1.blocks.1.layer.ssm.nu_dt"]
@@ -21,13 +22,10 @@ def test_param_groups() -> None:
     assert sum(map(len, members.values())) == len(list(model.parameters()))
     rates = {name: (g["lr"], g["weight_decay"]) for name, g in groups.items()}
     assert rates == {"main": (1e-2, 0.05), "no_decay": (1e-2, 0.0), "dynamics": (1e-2, 0.0), "step_size": (1e-4, 0.0)}
-    slow = {
-        group["name"]: group["lr"]
-        for group in param_groups(model, 1e-2, dt_lr=1e-4, weight_decay=0.05, dynamics_lr=1e-3)
-    }
+    slow = {group["name"]: group["lr"] for group in param_groups(model, 1e-2, **options, dynamics_lr=1e-3)}
     assert slow == {"main": 1e-2, "no_decay": 1e-2, "dynamics": 1e-3, "step_size": 1e-4}
     assert {name.rpartition(".")[2] for name in members["dynamics"]} == {"nu_re", "nu_im", "B"}
-    torch.optim.AdamW(param_groups(model, 1e-2, dt_lr=1e-4, weight_decay=0.05)).step()
+    torch.optim.AdamW(param_groups(model, 1e-2, **options)).step()
 
 
 def test_param_groups_skip_frozen_and_shared_parameters() -> None:
@@ -101,7 +99,7 @@ def test_rules_of_a_subclass() -> None:
     assert groups["main"]["weight_decay"] == 0.01
     assert [id(p) for p in groups["step_size"]["params"]] == [id(module.nu_dt)]
     assert groups["step_size"]["lr"] == 5e-3
-    with pytest.raises(TypeError, match="Forgetful.optimiser_rules has no rule for the parameter 'gate'; add one"):
+    with pytest.raises(TypeError, match=r"Forgetful\.optimiser_rules has no rule for the parameter 'gate'; add one"):
         param_groups(nn.Sequential(names["Forgetful"]()), 1e-2)
 
 

@@ -1,26 +1,14 @@
-"""One answer for a sequence: as a whole, while it comes in, and for two documents."""
+"""Models with one answer per sequence: in one pass, as a running answer, and for two documents."""
 
 import copy
-import wave
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Stack, Tokens, Values
+from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Spans, Stack, Tokens, Values
 from delayssm.layers.norms import BatchNorm
-from delayssm_lab import listener as listen
-from delayssm_lab.display import Silent
-from delayssm_lab.models import specs
-from delayssm_lab.report.figures import running_predictions
-from delayssm_lab.tasks.signals import SpeechCommands
-from delayssm_lab.tasks.texts import Retrieval
-from delayssm_lab.training import trainer as training
-from delayssm_lab.training.run import Run, Training
-from tests.support.prepared import prepare_all
-from tests.support.runs import create
 
 
 def _model(pooling: str, norm: str | None = "batch", inputs: nn.Module | None = None) -> PooledModel:
@@ -42,12 +30,12 @@ def test_a_running_answer_is_that_of_the_sequence_so_far(pooling: str, norm: str
     model = _model(pooling, norm)
     x = torch.randn(2, 17, 3)
     with torch.no_grad():
-        state, found = model.init_state(2), []
+        state, outputs = model.init_state(2), []
         for chunk in x.split([5, 0, 1, 11], dim=1):
             y, state = model.stream(chunk, state)
-            found.append(y)
+            outputs.append(y)
         expected = torch.stack([model(x[:, : t + 1]) for t in range(17)], dim=1)
-    torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.cat(outputs, 1), expected, atol=1e-5, rtol=1e-5)
 
 
 @every_pooling
@@ -63,8 +51,8 @@ def test_streams_can_be_stepped_selected_reset_and_saved(pooling: str, tmp_path:
         torch.testing.assert_close(model.step(x[[2, 0], 8], branch)[0], expected[[2, 0]], atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(expected, model(x), atol=1e-5, rtol=1e-5)
         state.reset([1])
-        found, _ = model.step(x[:, 0], state)
-        torch.testing.assert_close(found[1], model(x[1:2, :1])[0], atol=1e-5, rtol=1e-5)
+        first, _ = model.step(x[:, 0], state)
+        torch.testing.assert_close(first[1], model(x[1:2, :1])[0], atol=1e-5, rtol=1e-5)
 
 
 @every_pooling
@@ -81,7 +69,7 @@ def test_rows_that_end_earlier_keep_their_answer(pooling: str) -> None:
 
 @every_pooling
 def test_batch_statistics_are_over_all_valid_times(pooling: str) -> None:
-    """Also where only the last time is read, and whatever stands in the padding."""
+    """Statistics ignore padding, whatever it contains, and use all times even where only the last one is read."""
     x, lengths = torch.randn(3, 12, 3), torch.tensor([12, 5, 8])
     a = _model(pooling).train()
     b = copy.deepcopy(a)
@@ -94,6 +82,37 @@ def test_batch_statistics_are_over_all_valid_times(pooling: str) -> None:
     rows = [pooled[row, :length] for row, length in enumerate(lengths.tolist())]
     expected = a.head(torch.stack([row[-1] if pooling == "last" else row.mean(0) for row in rows]))
     torch.testing.assert_close(answers[0], expected, atol=1e-5, rtol=1e-5)
+    answers[1].square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in b.parameters())
+
+
+@every_pooling
+@pytest.mark.parametrize("norm", ["batch", "layer", None])
+@torch.no_grad()
+def test_left_padding(pooling: str, norm: str | None) -> None:
+    """Left-padded rows have the answers of the rows alone, in one pass and as chunks of running streams."""
+    model = _model(pooling, norm)
+    x, start = torch.randn(3, 12, 3), [0, 7, 12]
+    padded = x.clone()
+    for row, first in enumerate(start):
+        padded[row, :first] = float("nan")
+    spans = Spans(torch.full((3,), 12), torch.tensor(start))
+    answer = model(padded, spans)
+    for row in (0, 1):
+        alone = model(x[row : row + 1, start[row] :])
+        torch.testing.assert_close(answer[row], alone[0], atol=1e-5, rtol=1e-5)
+
+    before = torch.randn(3, 6, 3)
+    _, state = model.stream(before, model.init_state(3), [6, 2, 4])
+    y, state = model.stream(padded, state, spans)
+    assert state.position.tolist() == [18, 7, 4]
+    more, _ = model.step(x[:, 0], state)
+    for row, (first, length) in enumerate(zip(start, [6, 2, 4], strict=True)):
+        tokens = torch.cat([before[row, :length], x[row, first:], x[row, :1]])[None]
+        alone, _ = model.stream(tokens, model.init_state(1))
+        assert not y[row, :first].any()
+        torch.testing.assert_close(y[row, first:], alone[0, length:-1], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(more[row], alone[0, -1], atol=1e-5, rtol=1e-5)
 
 
 def _spoiled(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -103,6 +122,36 @@ def _spoiled(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return x
 
 
+@every_pooling
+def test_a_detached_state_goes_on_without_its_history(pooling: str) -> None:
+    model = _model(pooling)
+    x = torch.randn(2, 9, 3, requires_grad=True)
+    _, state = model.stream(x[:, :5], model.init_state(2))
+    assert state.total.requires_grad
+    loose = state.detach()
+    assert not any(t.requires_grad for t in loose.tensors().values())
+    y, _ = model.stream(x[:, 5:], loose)
+    torch.testing.assert_close(y[:, -1], model(x), atol=1e-5, rtol=1e-5)
+    y.sum().backward()
+    assert not x.grad[:, :5].any()
+    assert x.grad[:, 5:].any()
+
+
+@torch.no_grad()
+def test_a_state_that_moves_to_a_device() -> None:
+    model = _model("mean")
+    x = torch.randn(2, 9, 3)
+    _, state = model.stream(x[:, :5], model.init_state(2))
+    elsewhere = state.clone().to("meta")
+    assert all(t.is_meta for t in elsewhere.tensors().values())
+    assert all(layout.k.is_meta for layout in elsewhere.layouts())
+    assert elsewhere.nbytes == state.nbytes
+    y, _ = model.stream(x[:, 5:], state.to("cpu"))
+    torch.testing.assert_close(y[:, -1], model(x), atol=1e-5, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="spent"):
+        state.to("cpu")
+
+
 def test_streaming_while_training_is_refused() -> None:
     model = _model("mean").train()
     with pytest.raises(RuntimeError, match="call"):
@@ -110,9 +159,8 @@ def test_streaming_while_training_is_refused() -> None:
 
 
 def test_two_documents() -> None:
-    spec = specs.DS4D(d_model=8, depth=1, d_state=4, norm="batch", bidirectional=True)
-    model = Retrieval(30).build(spec).eval()
-    assert isinstance(model, PairModel)
+    backbone = Stack([Block(DS4D(8, 4, 30, bidirectional=True), norm="batch")])
+    model = PairModel(PooledModel(Tokens(30, 8), backbone, None), 2).eval()
     first, second = torch.randint(3, 20, (2, 12)), torch.randint(3, 20, (2, 9))
     longer = torch.cat([first, torch.zeros(2, 5, dtype=torch.int64)], 1)
     answer = model(first, second)
@@ -122,68 +170,3 @@ def test_two_documents() -> None:
     assert not torch.allclose(model(second, first), answer)
     with pytest.raises(ValueError, match="outputs=None"):
         PairModel(_model("mean", inputs=Tokens(5, 8)), 2)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has listened to noise for two steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        place = tmp_path_factory.mktemp("listen")
-        prepare_all(place / "data", patch)
-        spec = specs.DS4D(d_model=6, depth=2, d_state=4, norm="batch")
-        how = Training(steps=2, batch_size=4, evaluate_every=1)
-        task = SpeechCommands(pooling="last", every=50)
-        directory = create(place / "run", Run(task=task, model=spec, training=how))
-        training.train(directory, Silent())
-        return directory
-
-
-def test_audio_in_chunks_of_any_size(run: Path) -> None:
-    samples = np.random.default_rng(0).integers(-9000, 9000, 16000).astype(np.int16)
-    listener = listen.Listener(run)
-    whole = listener.hear(samples)
-    assert whole.shape == (320, 35)
-    torch.testing.assert_close(whole.sum(1), torch.ones(320))
-    with torch.no_grad():
-        answer = listener.model(listener.task.hear(torch.from_numpy(samples)[None])).softmax(-1)[0]
-    torch.testing.assert_close(whole[-1], answer, atol=1e-5, rtol=1e-4)
-    for size in (1, 37, 50, 7000):
-        again = listen.Listener(run)
-        part = samples[:150] if size == 1 else samples
-        found = torch.cat([again.hear(chunk) for chunk in listen.chunks(part, size)])
-        torch.testing.assert_close(found, whole[: len(found)], atol=1e-6, rtol=1e-5)
-        assert len(found) == len(part) // 50
-
-
-def test_recordings_that_cannot_be_heard(tmp_path: Path, run: Path) -> None:
-    path = tmp_path / "x.wav"
-    path.write_bytes(b"RIFF no")
-    with pytest.raises(ValueError, match=r"x.wav cannot be read as a WAV file"):
-        listen.read_wav(path)
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(2), file.setsampwidth(2), file.setframerate(44100)
-        file.writeframes(bytes(400))
-    with pytest.raises(ValueError, match=r"44100 Hz, 2 channels, 16 bit.*sox .*x.wav -r 16000"):
-        listen.read_wav(path)
-    with pytest.raises(ValueError, match="at least one sample"):
-        next(listen.chunks(np.zeros(3, np.int16), 0))
-
-
-@pytest.mark.usefixtures("data")
-def test_only_causal_runs_can_listen(tmp_path: Path) -> None:
-    spec = specs.S4D(d_model=4, depth=1, d_state=2, bidirectional=True)
-    how = Training(steps=1, batch_size=2)
-    directory = create(tmp_path / "run", Run(task=SpeechCommands(every=500), model=spec, training=how))
-    training.train(directory, Silent())
-    with pytest.raises(ValueError, match="delayssm train sc-ar ds4d"):
-        listen.Listener(directory)
-
-
-def test_the_picture_of_what_was_heard() -> None:
-    probabilities = np.random.default_rng(0).dirichlet(np.ones(35), 20).astype(np.float32)
-    figure = running_predictions(np.zeros(16000, np.int16), probabilities, SpeechCommands().words)
-    waveform, rows, _ = figure.axes
-    assert np.array_equal(rows.images[0].get_array(), probabilities.T)
-    assert [label.get_text() for label in rows.get_yticklabels()] == list(SpeechCommands().words)
-    assert SpeechCommands().words[probabilities[-1].argmax()] in rows.get_title(loc="right")
-    assert waveform.get_xlim() == rows.get_xlim() == (0, 1)

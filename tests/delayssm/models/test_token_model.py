@@ -1,4 +1,4 @@
-"""Models for tokens: the contract of every module, and generation."""
+"""Models of tokens keep the contract of every module, and generate."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from delayssm import DS4D, S4D, Block, Stack, TokenModel
+from delayssm import DS4D, S4D, Block, Spans, Stack, TokenModel
 from delayssm.models.sampling import Sampling
 from tests.support.numerics import relative_rms
 
@@ -49,8 +49,35 @@ def test_padding_changes_nothing() -> None:
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
+@torch.no_grad()
+def test_left_padding(backend: str) -> None:
+    """Left-padded prompts of different lengths are the prompts alone, in one pass and as a chunk of a stream."""
+    model = _model()
+    tokens, start = torch.randint(0, V, (3, 12)), [0, 7, 12]
+    padded = tokens.clone()
+    for row, first in enumerate(start):
+        padded[row, :first] = -100
+    spans = Spans(torch.full((3,), 12), torch.tensor(start))
+    y = model(padded, spans)
+    assert not y[1, :7].any()
+    assert not y[2].any()
+    assert relative_rms(y[1, 7:], model(tokens[1:2, 7:])[0]) <= 1e-6
+
+    before = torch.randint(0, V, (3, 6))
+    _, state = model.stream(before, model.init_state(3, max_length=20), [6, 2, 4])
+    y, state = model.stream(padded, state, spans)
+    more, state = model.step(tokens[:, 0], state)
+    assert state.position.tolist() == [19, 8, 5]
+    for row, (first, length) in enumerate(zip(start, [6, 2, 4], strict=True)):
+        whole = model(torch.cat([before[row, :length], tokens[row, first:], tokens[row, :1]])[None])[0]
+        assert not y[row, :first].any()
+        if first < 12:
+            assert relative_rms(y[row, first:], whole[length:-1]) <= 1e-6
+        assert relative_rms(more[row], whole[-1]) <= 1e-6
+
+
 def test_parameters() -> None:
-    """The count of the paper's S4D: 167,310 for the copy task."""
+    """The paper's S4D has 167,310 parameters for the copy task."""
     model = TokenModel(100, Stack(Block(S4D(122, 64)) for _ in range(2)))
     block = 3 * 122 * 64 + 2 * 122**2 + 6 * 122
     assert sum(p.numel() for p in model.parameters()) == 2 * block + 2 * 100 * 122 + 2 * 122
@@ -87,11 +114,11 @@ def test_wrong_tokens() -> None:
 @torch.no_grad()
 def test_greedy_generation_is_the_most_likely_token(backend: str) -> None:
     model = _model()
-    found = list(model.generate([3, 1, 4], 25, temperature=0))
+    generated = list(model.generate([3, 1, 4], 25, temperature=0))
     tokens = [3, 1, 4]
     for _ in range(25):
         tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
-    assert found == tokens[3:]
+    assert generated == tokens[3:]
 
 
 def test_generation() -> None:

@@ -63,7 +63,7 @@ def test_the_setting_of_the_paper_is_there_to_compare() -> None:
         assert f"contour={contour!r}" in repr(other)
         x = torch.randn(1, 1024, 16)
         assert torch.equal(other(x), ssm(x)) == (contour == "exact")  # it is used in training, too
-    assert 1e-6 < errors["paper"] < 1e-3
+    assert 1e-5 < errors["paper"] < 1e-3
     assert errors["exact"] < errors["paper"] / 100
     assert errors["exact"] < errors["float32"] < errors["paper"]
     assert CONTOURS["paper"].grid(1088) == 4096

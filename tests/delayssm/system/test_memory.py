@@ -147,8 +147,8 @@ def test_the_dense_buffer_of_the_benchmark_is_the_same_model() -> None:
     stack = Stack(Block(DS4D(4, 8, 30)) for _ in range(2)).eval()
     x = torch.randn(2, 70, 4)
     dense = DenseStep(stack, 2, 40)
-    found = torch.stack([dense(x[:, t]) for t in range(70)], 1)
-    assert relative_rms(found, stack(x)) <= 1e-5  # it computes in float32
+    outputs = torch.stack([dense(x[:, t]) for t in range(70)], 1)
+    assert relative_rms(outputs, stack(x)) <= 1e-5  # it computes in float32
 
 
 @pytest.mark.parametrize(

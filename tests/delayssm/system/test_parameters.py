@@ -44,17 +44,17 @@ def test_discretisation_is_that_of_the_paper(
             getattr(ssm, name).fill_(value)
         ssm.B.copy_(torch.tensor([B.real, B.imag]))
         ssm.C.copy_(torch.tensor([C.real, C.imag]))
-        found = ssm.discretize()
+        system = ssm.discretize()
     truth = reference.discretize(nu_dt, [nu_re], [nu_im], [r], [theta], nu_tau, [B], [C], max_delay)
     for name in ("lam", "mu", "b", "c"):
-        assert getattr(found, name).dtype == torch.complex128
-        np.testing.assert_allclose(getattr(found, name)[0], getattr(truth, name), rtol=1e-9, atol=1e-15)
-    assert found.k.dtype == torch.int64
-    assert found.alpha.dtype == torch.float64
-    assert float(found.k + found.alpha) == pytest.approx(truth.k + truth.alpha, rel=1e-12)
-    assert 1 <= int(found.k) <= max_delay - 1
-    assert 0 <= float(found.alpha) < 1
-    assert float(ssm.delays().detach()) == float(found.k + found.alpha)
+        assert getattr(system, name).dtype == torch.complex128
+        np.testing.assert_allclose(getattr(system, name)[0], getattr(truth, name), rtol=1e-9, atol=1e-15)
+    assert system.k.dtype == torch.int64
+    assert system.alpha.dtype == torch.float64
+    assert float(system.k + system.alpha) == pytest.approx(truth.k + truth.alpha, rel=1e-12)
+    assert 1 <= int(system.k) <= max_delay - 1
+    assert 0 <= float(system.alpha) < 1
+    assert float(ssm.delays().detach()) == float(system.k + system.alpha)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

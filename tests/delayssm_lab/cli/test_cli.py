@@ -305,7 +305,7 @@ def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatc
     smnist = preset("smnist", "ds4d", "mini")
     monkeypatch.setattr(evaluate, "load_model", lambda directory: (None, smnist))
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
-    monkeypatch.setattr(type(smnist.task), "guess", lambda task: 0.1)
+    monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
     assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")
 
 

@@ -38,7 +38,7 @@ def test_training_speed(tmp_path: Path) -> None:
         shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), s4d=S4D, ds4d=DS4D, matched=MATCHED
     )
     content = make(study, tmp_path / "work", tmp_path / "out")
-    assert set(content) == {"table.md", "training.png", "points.json", "about.json"}
+    assert set(content) == {"table.md", "summary.md", "training.png", "points.json", "about.json"}
     points = json.loads(content["points.json"])
     assert len(points) == 2 * 3 * 4 + 2
     fastest: dict[tuple[str, str], float] = {}
@@ -61,6 +61,9 @@ def test_training_speed(tmp_path: Path) -> None:
         f"{time / s4d:.2f}",
     ]
     assert rows["2 x 64", "S4D, H 6"][3] == "1.00"
+    summary = {row[0]: row[1:] for row in table_rows(content["summary.md"])}
+    assert summary["model"] == ["1 x 32", "2 x 32", "2 x 64"]
+    assert summary["textbook, H 6"] == [f"{32 / time:,.0f}", "", ""]
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:

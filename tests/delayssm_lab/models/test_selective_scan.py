@@ -1,11 +1,11 @@
-"""The compiled selective scan against that of `transformers`, which goes token by token under autograd."""
+"""Tests of the compiled selective scan against that of `transformers`, which goes token by token under autograd."""
 
 import pytest
 import torch
 
 import delayssm
-from delayssm_lab.models import specs
 from delayssm_lab.models.selective_scan import selective_scan
+from delayssm_lab.models.specs import MambaSpec
 
 
 @pytest.mark.parametrize(("rows", "channels", "length", "modes"), [(1, 1, 1, 1), (2, 3, 17, 5), (3, 8, 40, 16)])
@@ -19,14 +19,14 @@ def test_outputs_and_gradients(rows: int, channels: int, length: int, modes: int
     A = -torch.rand(channels, modes) * 8
     B, C = torch.randn(2, rows, modes, length)
     options = {"D": torch.randn(channels), "z": z, "delta_bias": torch.randn(channels)} if around else {}
-    found = []
+    results = []
     for scan in (selective_scan, mamba_selective_scan):
         inputs = [t.clone().requires_grad_() for t in (u, dt, A, B, C)]
         extra = {name: t.clone().requires_grad_() for name, t in options.items()}
         y = scan(*inputs, **extra, delta_softplus=around)
         (y * weights).sum().backward()
-        found.append([y.detach(), *(t.grad for t in (*inputs, *extra.values()))])
-    for ours, theirs in zip(*found, strict=True):
+        results.append([y.detach(), *(t.grad for t in (*inputs, *extra.values()))])
+    for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5 * float(theirs.abs().max()), rtol=1e-4)
 
 
@@ -38,7 +38,7 @@ def test_strong_decay_is_zero_and_not_a_surprise() -> None:
 
 def test_the_model_is_that_of_transformers(backend: str) -> None:
     torch.manual_seed(0)
-    model = specs.Mamba(d_model=8, depth=2, d_state=6).build(11, 30)
+    model = MambaSpec(d_model=8, depth=2, d_state=6).build(11, 30)
     tokens = torch.randint(0, 11, (3, 30))
     ours = model(tokens)
     theirs = model.model(input_ids=tokens, use_cache=False).logits
@@ -52,7 +52,7 @@ def test_their_scan_is_put_back_after_an_error() -> None:
     from transformers.models.mamba import modeling_mamba
 
     before = modeling_mamba.mamba_selective_scan
-    model = specs.Mamba(d_model=8, depth=1, d_state=6).build(11, 30)
+    model = MambaSpec(d_model=8, depth=1, d_state=6).build(11, 30)
     with pytest.raises(IndexError):
         model(torch.full((1, 3), 99))
     assert modeling_mamba.mamba_selective_scan is before

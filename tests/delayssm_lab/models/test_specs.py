@@ -1,26 +1,29 @@
-"""All models behind one interface, their sizes, and answers for whole sequences."""
+"""Tests of the specifications: one interface for all models, their sizes, and models with pooling."""
 
 import pytest
 import torch
 from torch import nn
 
 from delayssm import DS4D, S4D, Block, DelaySSM, PooledModel, Stack, TokenModel, Tokens, Values, match_width
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.inputs import TokensConfig
+from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm.models.matching import count_parameters
 from delayssm_lab.models import specs
 from delayssm_lab.recipes.delayed import MODELS, TASKS, Scale, mini, paper, preset
 from delayssm_lab.recipes.sizes import rows
 
 SMALL: list[specs.Spec] = [
-    specs.DS4D(d_model=8, depth=2, d_state=4),
-    specs.S4D(d_model=8, depth=2, d_state=4),
-    specs.LSTM(d_model=8, depth=2),
-    specs.Mamba(d_model=8, depth=2, d_state=4),
-    specs.GPT2(d_model=8, depth=2, heads=2),
-    specs.Llama(d_model=8, depth=2, heads=2, d_mlp=12),
+    specs.StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(8, 4, 20))),
+    specs.StateSpaceSpec(depth=2, block=BlockConfig(layer=S4DConfig(8, 4))),
+    specs.LSTMSpec(d_model=8, depth=2),
+    specs.MambaSpec(d_model=8, depth=2, d_state=4),
+    specs.GPT2Spec(d_model=8, depth=2, heads=2),
+    specs.LlamaSpec(d_model=8, depth=2, heads=2, d_mlp=12),
 ]
 every_model = pytest.mark.parametrize("spec", SMALL, ids=lambda spec: spec.family)
 
-#: Copy; sum and weighted sum with fixed delays; with variable delays.
+#: Parameters for copying, for both sums with fixed delays, and for both sums with variable delays.
 PAPER_TOTALS = {
     "lstm": (168_384, 862_698, 862_698),
     "s4d": (167_310, 866_320, 866_320),
@@ -64,6 +67,28 @@ def test_the_size_table() -> None:
     assert len(table) == 15
     assert table["copy", "DS4D"] == ("copy", "DS4D", "2", "133", "-", "64", "167,580")
     assert table["sum, weighted sum, variable", "GPT-2"][-1] == "875,980"
+
+
+def test_delays_up_to_a_length() -> None:
+    ds4d, s4d = SMALL[:2]
+    assert isinstance(ds4d, specs.StateSpaceSpec)
+    assert isinstance(s4d, specs.StateSpaceSpec)
+    longer = ds4d.with_delays_up_to(31)
+    assert longer == specs.StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(8, 4, 31)))
+    assert [block.layer.config.max_delay for block in longer.backbone().blocks] == [31, 31]
+    assert longer.with_delays_up_to(20) == ds4d
+    assert s4d.with_delays_up_to(31) == s4d
+
+
+def test_other_options_of_the_layers() -> None:
+    spec = SMALL[0]
+    assert isinstance(spec, specs.StateSpaceSpec)
+    layer = DS4DConfig(12, 4, 20, dropout=0.1)
+    assert spec.with_layer(dropout=0.1).with_width(12).layer == layer
+    with pytest.raises(TypeError, match="droput"):
+        spec.with_layer(droput=0.1)
+    with pytest.raises(ValueError, match="must be S4D or DS4D, not TokensConfig"):
+        specs.StateSpaceSpec(depth=2, block=BlockConfig(layer=TokensConfig(11, 8)))
 
 
 @every_model
@@ -122,8 +147,8 @@ def test_match_width() -> None:
 
 def test_layers_can_be_built_without_memory() -> None:
     for options in ({}, {"delays": 7}, {"branch_fraction": (0.01, 0.5)}, {"branch_fraction": torch.full((2,), 0.1)}):
-        found = count_parameters(lambda options=options: DelaySSM(3, 4, 20, **options))
-        assert found == sum(p.numel() for p in DelaySSM(3, 4, 20, **options).parameters())
+        count = count_parameters(lambda options=options: DelaySSM(3, 4, 20, **options))
+        assert count == sum(p.numel() for p in DelaySSM(3, 4, 20, **options).parameters())
     with pytest.raises(ValueError, match="branch_fraction"), torch.device("meta"):
         DelaySSM(3, 4, 20, branch_fraction=1.5)
 

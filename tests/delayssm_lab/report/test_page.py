@@ -1,4 +1,4 @@
-"""Reports: the numbers are those of the runs, and a browser can show the page."""
+"""Reports show the numbers of their runs, and a browser can show the page."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import pytest
 from delayssm_lab.display import Silent
 from delayssm_lab.report import page
 from delayssm_lab.report.collect import collect
+from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import trainer as training
 from tests.support.runs import LSTM, TASK, create, tiny
 
@@ -22,7 +23,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
-    """DS4D with two seeds, LSTM with two learning rates, one run that has not begun."""
+    """Directory of runs: DS4D with two seeds, LSTM with two learning rates, and a run that has not started."""
     root = tmp_path_factory.mktemp("runs")
     for run in (tiny(), tiny(seed=1), tiny(LSTM), tiny(LSTM, lr=2e-2, steps=40)):
         training.train(create(root / run.name, run), Silent())
@@ -43,11 +44,11 @@ def test_the_numbers_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
     mean, std = sum(seeds) / 2, abs(seeds[0] - seeds[1]) / 2**0.5
     rates = {lr: max(_metrics(runs / f"copy-variable-lstm-lr{lr:g}-seed0")) for lr in (1e-3, 2e-2)}
     lr = max(rates, key=lambda rate: rates[rate])
-    found = {entry["model"]: entry for entry in json.loads((path.parent / "accuracy.json").read_text())}
-    assert found["DS4D"]["accuracy"] == pytest.approx(mean)
-    assert found["DS4D"]["std"] == pytest.approx(std)
-    assert found["LSTM"]["accuracy"] == rates[lr]
-    assert found["LSTM"]["lr"] == lr
+    cells = {entry["model"]: entry for entry in json.loads((path.parent / "accuracy.json").read_text())}
+    assert cells["DS4D"]["accuracy"] == pytest.approx(mean)
+    assert cells["DS4D"]["std"] == pytest.approx(std)
+    assert cells["LSTM"]["accuracy"] == rates[lr]
+    assert cells["LSTM"]["lr"] == lr
     every = {entry["name"]: entry for entry in json.loads((path.parent / "runs.json").read_text())}
     assert len(every) == 4
     assert [m["accuracy"] for m in every["copy-variable-lstm-lr0.02-seed0"]["metrics"]] == _metrics(
@@ -58,7 +59,9 @@ def test_the_numbers_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
     html = path.read_text()
     assert f"{mean:.2f} ± {std:.2f}" in html
     assert "lr 0.001,\n2 seeds" in html
-    assert "Without an evaluation so far: later" in html
+    assert "Not evaluated yet: later" in html
+    assert "<title>Delayed memory</title>" in html
+    assert f"<td>chance level</td><td>{TASK.chance_level():.2f}</td>" in html
 
 
 def test_best_and_second_are_marked(runs: Path, tmp_path: Path) -> None:
@@ -68,15 +71,13 @@ def test_best_and_second_are_marked(runs: Path, tmp_path: Path) -> None:
     means = {model: round(results.cells[task, model].mean, 2) for model in results.models}
     assert all(means[model] == max(means.values()) for model in first)
     assert first | second == set(means)
-    assert "**" in page.markdown(results)
+    assert "**" in page.to_markdown(results)
 
 
 def test_answers_are_shown(runs: Path, tmp_path: Path) -> None:
     html = page.write([runs / "copy-variable-ds4d-lr0.001-seed0"], tmp_path).read_text()
     row = re.search(r"<th>target</th>(.*?)</tr>", html, re.DOTALL)
     assert row is not None
-    from delayssm_lab.tasks.task import Split
-
     targets = TASK.batch(0, Split.VALIDATION, [0]).targets[0].tolist()
     assert re.findall(r"<td>(\d+)</td>", row[1]) == [str(token) for token in targets]
 
@@ -88,13 +89,11 @@ def test_nothing_to_report(tmp_path: Path, runs: Path) -> None:
         collect([runs / "later"])
 
 
-@pytest.mark.skipif(
-    BROWSER is None and "CI" not in os.environ, reason="shows the page in Chromium, and none is installed"
-)
+@pytest.mark.skipif(BROWSER is None and "CI" not in os.environ, reason="needs Chromium to show the page")
 def test_a_browser_shows_the_page(runs: Path, tmp_path: Path) -> None:
     assert BROWSER is not None, "install Chromium"
     path = page.write([runs], tmp_path / "report")
-    watched = path.with_name("watched.html")  # the same page, which then writes into itself what it looks like
+    watched = path.with_name("watched.html")  # the same page, with a script that adds what the browser shows
     watched.write_text(path.read_text().replace("</body>", f"<script>{PROBE}</script></body>"))
     done = subprocess.run(
         [

@@ -6,39 +6,50 @@ from pathlib import Path
 
 import pytest
 
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.display import Silent
-from delayssm_lab.models import specs
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BENCHMARKS, mini
-from delayssm_lab.studies import paper
-from delayssm_lab.studies.branch_fraction import LABEL, WIDE, BranchFraction, spaced
-from delayssm_lab.studies.general import TWICE, General, mini_runs
+from delayssm_lab.studies import reported
+from delayssm_lab.studies.branch_fraction import COARSE_GRIDS, LABEL, BranchFraction, with_matched_fraction
+from delayssm_lab.studies.general import TWO_SEEDS, General, mini_runs
 from delayssm_lab.studies.listening import Listening
-from delayssm_lab.studies.pathfinder_images import Samples, original_images
+from delayssm_lab.studies.pathfinder_images import PathfinderImages, original_images
 from delayssm_lab.studies.trained import Trained
 from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.run import Run, Training
 from tests.support.runs import create
+from tests.support.studies import table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+def _ds4d(max_delay: int) -> StateSpaceSpec:
+    return StateSpaceSpec(depth=1, block=BlockConfig(layer=DS4DConfig(4, 2, max_delay)))
+
+
 def _runs() -> tuple[Run, ...]:
     how = Training(steps=2, batch_size=4, evaluate_every=1)
-    sizes = {"d_model": 4, "depth": 1, "d_state": 2}
-    ds4d, s4d = specs.DS4D(**sizes), specs.S4D(**sizes)  # type: ignore[arg-type]
-    heart = [Run(task=BIDMC("HR", every=50), model=ds4d, training=how, seed=seed) for seed in (0, 1)]
-    return (Run(task=SequentialMNIST(), model=s4d, training=how), *heart)
+    s4d = StateSpaceSpec(depth=1, block=BlockConfig(layer=S4DConfig(4, 2)))
+    task = BIDMC("HR", every=50)
+    heart_rate = [Run(task=task, model=_ds4d(task.max_length), training=how, seed=seed) for seed in (0, 1)]
+    return (Run(task=SequentialMNIST(), model=s4d, training=how), *heart_rate)
 
 
 def _train(study: Trained, work: Path) -> None:
-    """As `study.run` would, but in this process."""
+    """Train the runs of a study in this process."""
     for run in study.runs:
         training.train(create(work / study.root / run.name, run), Silent())
     study.run(work)  # nothing is left to do
+
+
+def _table(path: Path) -> list[list[str]]:
+    return table_rows((path / "table.md").read_bytes())
 
 
 @pytest.mark.usefixtures("data")
@@ -48,16 +59,17 @@ def test_general(tmp_path: Path) -> None:
     study.write(work, out)
     assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "runs.json", "about.json"}
     records = json.loads((out / "runs.json").read_text())
-    mine = [record["summary"] for record in records if record["run"]["model"]["kind"] == "DS4D"]
-    errors = [summary["test_rmse"] for summary in mine if "test_rmse" in summary]
-    table = (out / "table.md").read_text()
-    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()}
+    ds4d = [record["summary"] for record in records if record["run"]["model"]["block"]["layer"]["kind"] == "DS4D"]
+    errors = [summary["test_rmse"] for summary in ds4d if "test_rmse" in summary]
+    rows = {label: cells for label, *cells in _table(out)}
+    assert rows["task"] == ["chance level", "S4D, mini run", "DS4D, mini run", "S4D, paper", "DS4D, paper"]
     assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
     assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
+    assert rows["BIDMC-HR, RMSE"][1] == rows["sMNIST, %"][2] == "–"
     assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').chance_level():.3f}"
-    assert rows["sMNIST, %"][3:] == list(paper.GENERAL["sMNIST"])
+    assert rows["sMNIST, %"][3:] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
 
-    other = tmp_path / "other"  # a machine that has done nothing
+    other = tmp_path / "other"  # a machine without any runs
     study.adopt(out, other)
     assert study.progress(other) == (3, 3)
     study.write(other, tmp_path / "again")
@@ -70,9 +82,9 @@ def test_general(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("data")
 def test_branch_fraction(tmp_path: Path) -> None:
-    """Runs that the other study has finished are not run again, on another machine either."""
+    """Runs that the study "general" has finished are not run again, not even on another machine."""
     _, before, _ = _runs()
-    runs = before, spaced(before)
+    runs = before, with_matched_fraction(before)
     first, study = General((before,)), BranchFraction(runs)
     _train(first, tmp_path / "work")
     first.write(tmp_path / "work", tmp_path / "out" / "general")
@@ -81,16 +93,14 @@ def test_branch_fraction(tmp_path: Path) -> None:
     assert study.progress(other) == (1, 2)
     training.train(create(other / study.root / runs[1].name, runs[1]), Silent())
     study.write(other, out)
-    head, _, row = (line.split("|")[1:-1] for line in (out / "table.md").read_text().splitlines())
-    found = dict(zip(map(str.strip, head), map(str.strip, row), strict=True))
+    head, _, row = _table(out)
     errors = [f"{training.read_summary(other / study.root / run.name)['test_rmse']:.3f}" for run in runs]
-    assert found == {
+    assert dict(zip(head, row, strict=True)) == {  # no column for S4D, which has no run
         "task": "BIDMC-HR, RMSE",
-        "S4D": "not run",
         "DS4D": errors[0],
         LABEL: errors[1],
         "p of DS4D": "0.1",
-        "H/L": "0.05",  # 4 channels, 80 times
+        "H/L": "0.05",  # 4 channels, 80 steps
     }
     third = tmp_path / "third"
     study.adopt(out, third)
@@ -98,25 +108,26 @@ def test_branch_fraction(tmp_path: Path) -> None:
 
 
 def test_where_delays_are_far_apart() -> None:
-    """The study has all small runs with delays on a grid of at least 2/p steps, but for Path-X, and no others."""
+    """The study has exactly the mini runs with delays on a grid at least 2/p steps apart, except Path-X."""
     ratios = {}
     for name in BENCHMARKS:
         run = mini(name, "ds4d")
-        if run.model.delays is None:
-            ratios[name] = run.model.branch_fraction * run.task.max_length / run.model.d_model
-    assert {name for name, ratio in ratios.items() if ratio >= 2} - {"path-x"} == set(WIDE)
+        layer = run.model.layer
+        if layer.delays == "grid":
+            ratios[name] = layer.branch_fraction * run.task.max_length / layer.d_model
+    assert {name for name, ratio in ratios.items() if ratio >= 2} - {"path-x"} == set(COARSE_GRIDS)
 
 
 def test_what_is_planned() -> None:
     runs = mini_runs()
-    assert len(runs) == len({run.name for run in runs}) == 2 * (12 + len(TWICE))
+    assert len(runs) == len({run.name for run in runs}) == 2 * (12 + len(TWO_SEEDS))
     for run in runs:
-        assert run.task.label in paper.GENERAL
+        assert all(run.task.label in numbers for numbers in reported.GENERAL.values())
 
 
-def test_images_beside_the_original_s(tmp_path: Path) -> None:
+def test_pathfinder_images(tmp_path: Path) -> None:
     assert original_images().shape == (32, 32, 32)
-    files = dict(Samples().files(tmp_path))
+    files = dict(PathfinderImages().files(tmp_path))
     assert set(files) == {"pathfinder.png", "path-x.png"}
     assert all(content.startswith(b"\x89PNG") for content in files.values())
 
@@ -125,7 +136,7 @@ def test_images_beside_the_original_s(tmp_path: Path) -> None:
 def test_listening(tmp_path: Path) -> None:
     task = SpeechCommands(pooling="last", every=100)
     how = Training(steps=1, batch_size=2)
-    run = Run(task=task, model=specs.DS4D(d_model=4, depth=1, d_state=2), training=how)
+    run = Run(task=task, model=_ds4d(task.max_length), training=how)
     word = WORDS[load("speech-commands")["test_y"][0]]
     study = Listening((run,), words=(word,))
     _train(study, tmp_path)

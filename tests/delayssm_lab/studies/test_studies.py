@@ -1,35 +1,40 @@
-"""Studies at toy size: files appear, their numbers are those of the measurements, and an interrupted one goes on."""
+"""Studies at toy size: their files exist and show the numbers of their runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from delayssm import DelaySSM
+from delayssm import DS4D, Block, DelaySSM, Stack
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import S4DConfig
 from delayssm.system import kernel
-from delayssm_lab.models import specs
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.report import tables
+from delayssm_lab.report.collect import Cell, Record, Results
 from delayssm_lab.studies.catalogue import studies
 from delayssm_lab.studies.impulse import ImpulseResponses
 from delayssm_lab.studies.mechanism import Mechanism, with_shortest_delays, without_branch
 from delayssm_lab.studies.phase import Phase
 from delayssm_lab.studies.stability import Stability, radius, share
-from delayssm_lab.studies.synthetic import PaperCopy, Synthetic, mini_runs
-from delayssm_lab.training.evaluate import initial_model, load_model
+from delayssm_lab.studies.synthetic import PaperCopy, Synthetic, comparison, mini_runs
+from delayssm_lab.tasks.delayed import Copy, DelayedMemory
+from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.run import Run
 from tests.support.runs import LSTM, tiny
 from tests.support.studies import make, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-S4D = specs.S4D(d_model=8, depth=2, d_state=4)
+S4D = StateSpaceSpec(depth=2, block=BlockConfig(layer=S4DConfig(8, 4)))
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the studies of this file share their runs."""
+    """Working directory in which the studies of this file share their runs."""
     return tmp_path_factory.mktemp("work")
 
 
@@ -39,9 +44,9 @@ def test_tables_hold_any_text() -> None:
 
 
 def test_names_are_unique_and_nothing_is_done_in_the_beginning(tmp_path: Path) -> None:
-    found = studies()
-    assert len({study.name for study in found}) == len(found)
-    for study in found:
+    everything = studies()
+    assert len({study.name for study in everything}) == len(everything)
+    for study in everything:
         done, total = study.progress(tmp_path)
         assert total > 0
         assert done == (1 if study.name in ("phase", "stability", "pathfinder-images") else 0)
@@ -95,74 +100,84 @@ def test_mechanism(work: Path, tmp_path: Path) -> None:
     (entry,) = json.loads(content["points.json"])
     model, _ = load_model(work / "mini" / run.name)
     before, after = (
-        torch.cat([m.delays().detach().double() for m in part.modules() if isinstance(m, DelaySSM)])
-        for part in (initial_model(run), model)
+        torch.cat([m.delays().detach().double() for m in version.modules() if isinstance(m, DelaySSM)])
+        for version in (run.initial_model(), model)
     )
     assert entry["values"]["mean delay at the best"] == pytest.approx(float(after.mean()))
     assert entry["values"]["mean |change of delay|"] == pytest.approx(float((after - before).abs().mean()))
     assert entry["values"]["mean |change of mu|"] > 0
     rows = table_rows(content["table.md"])
-    assert rows[2][:2] == [run.task.label, "ours, mini"]
+    assert rows[2][:2] == [run.task.label, "DS4D, mini run"]
     assert rows[2][5] == f"{entry['values']['learned']:.3f}"
-    assert rows[3][1] == "paper"
+    assert rows[3][:2] == [run.task.label, "DS4D, paper"]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["explicit", "absorbed"])
 def test_ablations_change_what_they_say_and_nothing_else(kind: str) -> None:
-    from delayssm import DS4D, Block, Stack
-
     stack = Stack([Block(DS4D(3, 4, 20, branch_fraction=0.4, input=kind))])  # type: ignore[arg-type]
     ssm, D = stack.blocks[0].layer.ssm, stack.blocks[0].layer.ssm.D
     system = ssm._system()
     expected = kernel.kernel(system._replace(mu=torch.zeros_like(system.mu)), 50)[0]
-    found = without_branch(stack).blocks[0].layer.ssm
-    assert torch.equal(found.D, D)
-    assert torch.allclose(found.kernel(50).double(), expected, rtol=1e-5, atol=1e-7)
+    diagonal = without_branch(stack).blocks[0].layer.ssm
+    assert torch.equal(diagonal.D, D)
+    assert torch.allclose(diagonal.kernel(50).double(), expected, rtol=1e-5, atol=1e-7)
     shortest = with_shortest_delays(stack).blocks[0].layer.ssm
     assert shortest.discretize().k.tolist() == [1, 1, 1]
     assert float(shortest.discretize().alpha.abs().max()) < 1e-12
-    assert float(ssm.delays().min()) > 1  # the original is as it was
+    assert float(ssm.delays().min()) > 1  # the original is unchanged
 
 
 def test_impulse_responses(work: Path, tmp_path: Path) -> None:
-    runs = (tiny(),), (tiny(S4D),)
-    content = make(ImpulseResponses(*runs), work, tmp_path / "out")
+    runs = tiny(), tiny(S4D)
+    content = make(ImpulseResponses(runs), work, tmp_path / "out")
     assert set(content) == {"ds4d.png", "s4d.png", "ds4d.json", "s4d.json", "about.json"}
     (delays,) = json.loads(content["ds4d.json"])["delays in steps"].values()
-    model, _ = load_model(work / "mini" / runs[0][0].name)
+    model, _ = load_model(work / "mini" / runs[0].name)
     first = next(m for m in model.modules() if isinstance(m, DelaySSM))
     assert delays == pytest.approx(sorted(first.delays().tolist()))
     (peaks,) = json.loads(content["s4d.json"])["peaks in steps"].values()
     assert peaks == sorted(peaks)
-    assert 0 <= peaks[0] <= peaks[-1] < runs[1][0].task.max_length
+    assert 0 <= peaks[0] <= peaks[-1] < runs[1].task.max_length
 
 
-def test_synthetic_has_ours_above_the_papers(work: Path, tmp_path: Path) -> None:
+def test_synthetic_has_its_runs_above_the_papers(work: Path, tmp_path: Path) -> None:
     runs: tuple[Run, ...] = (tiny(), tiny(seed=1), tiny(LSTM), tiny(LSTM, lr=1e-2))
     content = make(Synthetic(runs=runs), work, tmp_path / "out")
     assert {"table.md", "curves.png", "delays.png", "runs.json", "index.html"} < set(content)
     cells = {entry["model"]: entry for entry in json.loads(content["accuracy.json"])}
-    rows = {(row[0], row[1]): row[2] for row in table_rows(content["table.md"])}
-    ours = cells["DS4D"]
-    assert rows["DS4D", "ours"] == f"{ours['accuracy']:.2f} ± {ours['std']:.2f} (2 seeds, 1 lr)"
-    assert rows["LSTM", "ours"] == f"{cells['LSTM']['accuracy']:.2f} (1 seed, 2 lr)"
-    assert [label for label in table_rows(content["table.md"]) if label[1] == "paper"] == [
-        ["", "paper", "0.01 ± 0.00"],
-        ["", "paper", "0.95 ± 0.00"],
+    _, _, *rows = table_rows(content["table.md"])
+    lstm, ds4d = cells["LSTM"], cells["DS4D"]
+    assert rows == [
+        ["LSTM, mini run", f"{lstm['accuracy']:.2f} (1 seed, 2 lr)"],
+        ["LSTM, paper", "0.01 ± 0.00"],
+        ["DS4D, mini run", f"{ds4d['accuracy']:.2f} ± {ds4d['std']:.2f} (2 seeds, 1 lr)"],
+        ["DS4D, paper", "0.95 ± 0.00"],
     ]
 
 
-def test_unfinished_runs_are_marked(work: Path, tmp_path: Path) -> None:
+def test_models_without_runs_are_left_out(work: Path, tmp_path: Path) -> None:
     study = Synthetic(runs=(tiny(), tiny(S4D, seed=7)))
     Synthetic(runs=study.runs[:1]).run(work)
-    study.write(work, tmp_path / "out")  # the second has not begun
+    study.write(work, tmp_path / "out")  # the second run has not started
     about = json.loads((tmp_path / "out" / "about.json").read_text())
     assert (about["done"], about["total"]) == (1, 2)
-    rows = {(row[0], row[1]): row[2] for row in table_rows((tmp_path / "out" / "table.md").read_bytes())}
-    assert rows["DS4D", "ours"].endswith("(1 seed, 1 lr)")
-    assert rows["S4D", "ours"] == "not run"
+    rows = dict(table_rows((tmp_path / "out" / "table.md").read_bytes()))
+    assert rows["DS4D, mini run"].endswith("(1 seed, 1 lr)")
+    assert not any(label.startswith("S4D") for label in rows)
     assert study.results(tmp_path / "out")[0].endswith(", 1 of 2")
+
+
+def test_models_without_runs_on_a_task_have_a_dash() -> None:
+    task, other = DelayedMemory(Copy(), (6, 6)), DelayedMemory(Copy(), (6, 8))
+    runs = [replace(tiny(), task=task), replace(tiny(), task=other), replace(tiny(LSTM), task=task)]
+    records = [Record(Path(), run, {}, [{"step": 1, "accuracy": 0.5}], {}) for run in runs]
+    cells = {(r.run.task.label, r.run.model_label): Cell((r,), (1e-3,)) for r in records}
+    results = Results(records, {task.label: task, other.label: other}, ["LSTM", "DS4D"], cells, [])
+    rows = {label: values for label, *values in table_rows(comparison(results, "mini run").encode())}
+    assert rows["LSTM, mini run"] == ["0.50 (1 seed, 1 lr)", "–"]
+    assert rows["LSTM, paper"] == ["0.01 ± 0.00", "0.01 ± 0.00"]
+    assert rows["DS4D, mini run"] == 2 * ["0.50 (1 seed, 1 lr)"]
 
 
 def test_the_runs_of_the_synthetic_studies() -> None:

@@ -1,4 +1,4 @@
-"""The delayed-memory tasks: what they are, that they can be solved, and that samples are reproducible."""
+"""Tests of the delayed-memory tasks: targets, solvability, reproducible samples, chance level."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_the_paper_s_numbers() -> None:
 
 @pytest.mark.parametrize("task", MEMORIES.values(), ids=MEMORIES.keys())
 def test_an_oracle_solves_it(task: DelayedMemory) -> None:
-    found = task.batch(1, Split.VALIDATION, range(16)).score(Oracle(task))
-    assert int(found.points) == found.count == 16 * 32
+    score = task.batch(1, Split.VALIDATION, range(16)).score(Oracle(task))
+    assert int(score.points) == score.count == 16 * 32
 
 
 @pytest.mark.parametrize("task", MEMORIES.values(), ids=MEMORIES.keys())
@@ -79,6 +79,15 @@ def test_samples_depend_on_seed_split_and_number_alone() -> None:
         assert again.positions[0].equal(one.positions[row])
     others = [task.batch(4, Split.TRAIN, [5]), task.batch(3, Split.VALIDATION, [5]), task.batch(3, Split.TRAIN, [6])]
     assert not any(other.tokens[0, :32].equal(one.tokens[0, :32]) for other in others)
+
+
+def test_lag_and_answers_of_samples() -> None:
+    task = MEMORIES["copy-variable"]
+    batch = task.batch(3, Split.VALIDATION, range(20))
+    lags = [task.lag(3, Split.VALIDATION, index) for index in range(20)]
+    assert lags == (batch.positions[:, 0] - task.data_length).tolist()
+    assert len(set(lags)) > 1
+    assert task.answers(Oracle(task), batch).equal(batch.targets)
 
 
 def test_training_and_validation_do_not_overlap() -> None:
@@ -128,9 +137,9 @@ def test_settings_that_overflow_are_refused() -> None:
         WeightedSum(width=0.0)
 
 
-def test_chance_is_what_guessing_gets() -> None:
-    assert DelayedMemory(Copy(), (1, 1), vocab_size=3).guess() == 1.0  # a single data token
-    assert DelayedMemory(Copy(), (1, 1), vocab_size=4).guess() == pytest.approx(0.5, abs=0.03)
+def test_chance_level() -> None:
+    assert DelayedMemory(Copy(), (1, 1), vocab_size=3).chance_level() == 1.0  # a single data token
+    assert DelayedMemory(Copy(), (1, 1), vocab_size=4).chance_level() == pytest.approx(0.5, abs=0.03)
 
 
 def test_score_is_cross_entropy_at_the_answers() -> None:
@@ -142,8 +151,8 @@ def test_score_is_cross_entropy_at_the_answers() -> None:
         def forward(self, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
             return logits
 
-    found = batch.score(Fixed())
+    score = batch.score(Fixed())
     by_hand = -sum(logits[b, t].log_softmax(0)[batch.targets[b, t]] for b in range(5) for t in range(2))
-    assert found.loss == pytest.approx(float(by_hand), rel=1e-6)
-    assert found.points == (logits.argmax(-1) == batch.targets).sum()
-    assert found.count == 10
+    assert score.loss == pytest.approx(float(by_hand), rel=1e-6)
+    assert score.points == (logits.argmax(-1) == batch.targets).sum()
+    assert score.count == 10

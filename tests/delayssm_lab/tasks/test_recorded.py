@@ -1,4 +1,4 @@
-"""Tasks on recorded data: samples, splits and models."""
+"""Tests of the tasks on recorded data: samples, splits and models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.writer import Writer
 from delayssm_lab.data.published.speech_commands import WORDS
-from delayssm_lab.models import specs
+from delayssm_lab.models.specs import LSTMSpec, StateSpaceSpec
 from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
-from delayssm_lab.tasks.labelled import Labelled, padded, shares
-from delayssm_lab.tasks.signals import BIDMC, Regressed, SpeechCommands
+from delayssm_lab.tasks.labelled import LabelledTask, pad_rows, split_shares
+from delayssm_lab.tasks.signals import BIDMC, RegressionBatch, SpeechCommands
 from delayssm_lab.tasks.task import Metric, Split
 from delayssm_lab.tasks.texts import END, ListOps, Retrieval, Text
 from delayssm_lab.training.run import AnyTask
@@ -35,6 +37,10 @@ SMALL: list[AnyTask] = [
 every_task = pytest.mark.parametrize("task", SMALL, ids=lambda task: task.label)
 
 
+def _ds4d(task: AnyTask, bidirectional: bool) -> DS4DConfig:
+    return DS4DConfig(6, 4, task.max_length, bidirectional=bidirectional)
+
+
 def _tensors(batch: object) -> list[torch.Tensor]:
     return [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
 
@@ -45,7 +51,7 @@ def _same(a: object, b: object) -> bool:
 
 @pytest.mark.usefixtures("data")
 @every_task
-def test_splits_share_nothing_and_leave_nothing_out(task: Labelled) -> None:
+def test_splits_share_nothing_and_leave_nothing_out(task: LabelledTask) -> None:
     train, validation = (set(task.split(split).tolist()) for split in (Split.TRAIN, Split.VALIDATION))
     assert train
     assert validation
@@ -57,7 +63,7 @@ def test_splits_share_nothing_and_leave_nothing_out(task: Labelled) -> None:
 
 @pytest.mark.usefixtures("data")
 @every_task
-def test_an_epoch_shows_every_sample_once(task: Labelled) -> None:
+def test_an_epoch_shows_every_sample_once(task: LabelledTask) -> None:
     count = task.size(Split.TRAIN)
     first, second = ([task.batch(5, Split.TRAIN, [e * count + i]) for i in range(count)] for e in (0, 1))
 
@@ -72,7 +78,7 @@ def test_an_epoch_shows_every_sample_once(task: Labelled) -> None:
 
 @pytest.mark.usefixtures("data")
 @every_task
-def test_samples_depend_on_their_numbers_alone(task: Labelled) -> None:
+def test_samples_depend_on_their_numbers_alone(task: LabelledTask) -> None:
     count = task.size(Split.TRAIN)
     numbers = [0, count + 3, 2 * count - 1]
     together = task.batch(1, Split.TRAIN, numbers)
@@ -89,11 +95,12 @@ def test_samples_depend_on_their_numbers_alone(task: Labelled) -> None:
 
 @pytest.mark.usefixtures("data")
 @every_task
-@pytest.mark.parametrize("family", [specs.DS4D, specs.S4D])
-def test_the_model_of_a_task_answers(task: AnyTask, family: type[specs.StateSpace]) -> None:
-    causal = isinstance(task, SpeechCommands) and task.pooling == "last"
-    spec = family(d_model=6, depth=2, d_state=4, norm="batch", prenorm=False, bidirectional=not causal)
-    model = task.build(spec)  # type: ignore[arg-type]
+@pytest.mark.parametrize("family", ["DS4D", "S4D"])
+def test_the_model_of_a_task_answers(task: AnyTask, family: str) -> None:
+    bidirectional = not (isinstance(task, SpeechCommands) and task.pooling == "last")
+    s4d, ds4d = S4DConfig(6, 4, bidirectional=bidirectional), _ds4d(task, bidirectional)
+    block = BlockConfig(layer=ds4d if family == "DS4D" else s4d, norm="batch", prenorm=False)
+    model = task.build(StateSpaceSpec(depth=2, block=block))
     batch = task.batch(0, Split.TRAIN, range(3))
     score = batch.score(model)
     score.loss.backward()
@@ -106,9 +113,9 @@ def test_the_model_of_a_task_answers(task: AnyTask, family: type[specs.StateSpac
 @pytest.mark.usefixtures("data")
 @every_task
 def test_others_in_a_batch_change_no_answer(task: AnyTask) -> None:
-    """Rows of other lengths are padded, which no model may notice."""
-    spec = specs.DS4D(d_model=6, depth=2, d_state=4, norm="batch", bidirectional=True)
-    model = task.build(spec).eval()
+    """Rows of other lengths are padded, which changes no answer."""
+    block = BlockConfig(layer=_ds4d(task, bidirectional=True), norm="batch")
+    model = task.build(StateSpaceSpec(depth=2, block=block)).eval()
     together = task.batch(0, Split.TEST, range(4)).score(model).loss
     alone = sum(task.batch(0, Split.TEST, [i]).score(model).loss for i in range(4))
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-5)
@@ -124,18 +131,18 @@ def test_pixels_are_what_the_recipes_say() -> None:
     assert gray.max() == pytest.approx((255 - 122.6) / 61, abs=0.1)
 
 
-def test_ragged_rows_are_cut_and_closed() -> None:
+def test_ragged_rows_are_cut_and_end_with_a_token() -> None:
     flat, offsets = np.array([5, 6, 7, 8, 9], np.uint8), np.array([0, 3, 3, 5])
-    tokens, lengths = padded(flat, offsets, np.array([0, 1, 2]), longest=3, end=END)
+    tokens, lengths = pad_rows(flat, offsets, np.array([0, 1, 2]), max_length=3, end=END)
     assert tokens.tolist() == [[5, 6, END], [END, 0, 0], [8, 9, END]]
     assert lengths.tolist() == [3, 1, 3]
 
 
-def test_shares_are_a_partition() -> None:
-    parts = shares(101, 0.7, 0.15, 0.15)
-    assert [len(part) for part in parts] == [71, 15, 15]
-    assert sorted(np.concatenate(parts).tolist()) == list(range(101))
-    assert all(np.array_equal(a, b) for a, b in zip(parts, shares(101, 0.7, 0.15, 0.15), strict=True))
+def test_split_shares_are_a_partition() -> None:
+    splits = split_shares(101, 0.7, 0.15, 0.15)
+    assert [len(split) for split in splits] == [71, 15, 15]
+    assert sorted(np.concatenate(splits).tolist()) == list(range(101))
+    assert all(np.array_equal(a, b) for a, b in zip(splits, split_shares(101, 0.7, 0.15, 0.15), strict=True))
 
 
 @pytest.mark.usefixtures("data")
@@ -154,7 +161,7 @@ def test_windows_of_patients() -> None:
 
 
 def test_errors_are_in_the_units_of_the_data() -> None:
-    batch = Regressed(torch.zeros(2, 3, 2), torch.tensor([80.0, 100.0]), center=90.0, scale=5.0)
+    batch = RegressionBatch(torch.zeros(2, 3, 2), torch.tensor([80.0, 100.0]), center=90.0, scale=5.0)
 
     class Mean(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -168,11 +175,11 @@ def test_errors_are_in_the_units_of_the_data() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_guessing() -> None:
+def test_chance_level() -> None:
     counts = np.bincount(load("mnist")["test_y"])
-    assert SequentialMNIST().guess() == counts.max() / 12
+    assert SequentialMNIST().chance_level() == counts.max() / 12
     targets = BIDMC("HR").targets(Split.TEST)
-    assert BIDMC("HR").guess() == pytest.approx(np.sqrt(np.mean((targets - 89.18) ** 2)))
+    assert BIDMC("HR").chance_level() == pytest.approx(np.sqrt(np.mean((targets - 89.18) ** 2)))
 
 
 @pytest.mark.usefixtures("data")
@@ -223,7 +230,7 @@ def test_data_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_models_of_tokens_are_refused() -> None:
-    with pytest.raises(ValueError, match="task for DS4D and S4D; a LSTM"):
-        SequentialMNIST().build(specs.LSTM(d_model=4, depth=1))
+    with pytest.raises(ValueError, match="task for DS4D and S4D; LSTM is"):
+        SequentialMNIST().build(LSTMSpec(d_model=4, depth=1))
     with pytest.raises(ValueError, match="not for mamba"):
         preset("smnist", "mamba", "mini")

@@ -1,16 +1,25 @@
-"""What decides a run, written down and read again."""
+"""Tests of runs: presets, settings, schedules, and config.json."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from delayssm import param_groups
+from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.recipes.delayed import LEARNING_RATES, MODELS, TASKS, grid, mini, paper, preset
 from delayssm_lab.training import run as runs
-from delayssm_lab.training.run import Training
+from delayssm_lab.training.run import Run, Training
 from delayssm_lab.training.schedules import Constant, Cosine, MultiStep
-from tests.support.runs import tiny
+from tests.support.runs import DS4D, LSTM, tiny
+
+_TOKENS = {"kind": "Tokens", "vocab_size": 5, "d_model": 8}
 
 
 @pytest.mark.parametrize("scale", ["paper", "mini"])
@@ -33,15 +42,34 @@ def test_every_schedule_is_read_as_it_was_written(schedule: Constant | Cosine | 
 def test_the_paper_s_settings() -> None:
     for task in TASKS:
         for model in MODELS:
-            training = paper(task, model).training
+            run = paper(task, model)
+            training = run.training
             assert training.batch_size == 64
             assert training.steps == (2000 if task == "copy-fixed" else 8000)
             assert training.weight_decay == 0
             assert training.schedule == Constant()
-            assert training.dt_lr == (1e-4 if model.startswith("ds4d") else None)
+            assert training.dt_lr is None
+            with torch.device("meta"):
+                built = run.build()
+            for lr in LEARNING_RATES:
+                rates = {group["name"]: group["lr"] for group in param_groups(built, lr)}
+                step_size = {"step_size": 1e-4} if model.startswith("ds4d") else {"step_size": lr}
+                dynamics = {"dynamics": lr, **step_size} if "s4d" in model else {}
+                assert rates == {"main": lr, "no_decay": lr, **dynamics}
     assert LEARNING_RATES == (2e-4, 1e-3)
     ds4d = paper("copy-fixed", "ds4d").model
-    assert (ds4d.branch_fraction, ds4d.init) == (0.1, "lin")  # type: ignore[union-attr]
+    assert isinstance(ds4d, StateSpaceSpec)
+    assert isinstance(ds4d.layer, DS4DConfig)
+    assert (ds4d.layer.branch_fraction, ds4d.layer.init) == (0.1, "lin")
+
+
+@pytest.mark.parametrize("scale", [paper, mini], ids=["paper", "mini"])
+@pytest.mark.parametrize("model", ["ds4d", "ds4d-narrow"])
+def test_delays_reach_the_length_of_the_sequences(scale: Callable[..., Run], model: str) -> None:
+    for task in TASKS:
+        run = scale(task, model)
+        assert isinstance(run.model, StateSpaceSpec)
+        assert run.model == run.model.with_delays_up_to(run.task.max_length)
 
 
 def test_mini_has_the_paper_s_tasks_with_narrower_variable_lags() -> None:
@@ -53,8 +81,8 @@ def test_mini_has_the_paper_s_tasks_with_narrower_variable_lags() -> None:
 
 
 def test_a_grid_is_every_combination() -> None:
-    found = grid(["copy-fixed", "sum-fixed"], ["ds4d", "lstm"], "mini", (1e-3, 2e-3), (0, 1, 2))
-    assert len({run.name for run in found}) == len(found) == 24
+    runs_ = grid(["copy-fixed", "sum-fixed"], ["ds4d", "lstm"], "mini", (1e-3, 2e-3), (0, 1, 2))
+    assert len({run.name for run in runs_}) == len(runs_) == 24
     assert {run.training.lr for run in grid(["copy-fixed"], ["s4d"], "paper")} == {1e-3}
 
 
@@ -72,13 +100,68 @@ def test_unknown_and_damaged_configurations_are_errors(tmp_path: Path) -> None:
     content = json.loads(good)
     content["run"]["model"]["kind"] = "Transformer"
     path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="does not describe a run"):
+    with pytest.raises(ValueError, match=r"does not describe a run.*StateSpaceSpec.*not 'Transformer' @ run\.model"):
         runs.load(tmp_path)
     path.write_text(good[: len(good) // 2])
     with pytest.raises(ValueError, match="damaged"):
         runs.load(tmp_path)
     path.write_text("[]")
     with pytest.raises(ValueError, match="does not describe a run"):
+        runs.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"contour": "paper"},
+        {"branch_fraction": (0.01, 0.5)},
+        {"contour": "float32", "delays": 7.0, "init": "inv", "input": "absorbed", "bidirectional": True},
+    ],
+    ids=lambda options: ", ".join(options),
+)
+def test_options_of_the_layers_are_read_as_they_were_written(options: dict[str, Any], tmp_path: Path) -> None:
+    run = tiny(DS4D.with_layer(**options))
+    runs.save(tmp_path, run, {})
+    loaded, _ = runs.load(tmp_path)
+    assert loaded == run
+    assert isinstance(loaded.model, StateSpaceSpec)
+    assert {name: getattr(loaded.model.layer, name) for name in options} == options
+    assert loaded != tiny()
+
+
+def _layer(content: Any) -> dict[str, Any]:
+    layer: dict[str, Any] = content["model"]["block"]["layer"]
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("spec", "damage", "message"),
+    [
+        (DS4D, lambda c: _layer(c).update(colour=1), r"DS4D has no option colour.* @ run\.model\.block"),
+        (DS4D, lambda c: _layer(c).pop("d_model"), r"DS4D lacks d_model @ run\.model\.block"),
+        (DS4D, lambda c: _layer(c).update(kind="S5"), r"'S5'.* @ run\.model\.block"),
+        (DS4D, lambda c: _layer(c).update(kind="TokenModel"), r"TokenModel.* @ run\.model\.block"),
+        (DS4D, lambda c: c["model"]["block"].update(layer=_TOKENS), r"must be S4D or DS4D, not Tok.* @ run\.model"),
+        (DS4D, lambda c: _layer(c).update(contour="round"), r'contour must be "exact", .*not \'round\''),
+        (DS4D, lambda c: _layer(c).update(d_state="4"), r"d_state of DS4D must be of type int, not '4'"),
+        (DS4D, lambda c: c["model"]["block"].pop("kind"), r"None.* @ run\.model\.block"),
+        (DS4D, lambda c: c["model"].update(width=8), r"extra fields found \(width\) @ run\.model"),
+        (DS4D, lambda c: c["model"].pop("depth"), r"required field missing @ run\.model\.depth"),
+        (DS4D, lambda c: c["model"].pop("kind"), r"kind must be one of StateSpaceSpec, .*not None @ run\.model"),
+        (LSTM, lambda c: c["model"].update(heads=2), r"extra fields found \(heads\) @ run\.model"),
+        (LSTM, lambda c: c["model"].pop("d_model"), r"required field missing @ run\.model\.d_model"),
+        (LSTM, lambda c: c.update(model=[]), r"kind must be one of .*not None @ run\.model"),
+    ],
+)
+def test_wrong_options_of_a_model_are_one_error(
+    spec: Spec, damage: Callable[[Any], object], message: str, tmp_path: Path
+) -> None:
+    runs.save(tmp_path, tiny(spec), {})
+    path = tmp_path / "config.json"
+    content = json.loads(path.read_text())
+    damage(content["run"])
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} does not describe a run .*: .*{message}"):
         runs.load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Many runs: in a pool of processes, and through Ray."""
+"""Tests of sweeps, in a pool of processes and with Ray."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ FAILING = "lstm-lr1e+30-seed0"
 
 
 def _runs() -> list[Run]:
-    """Six, one of which cannot succeed."""
+    """Return six runs, one of which cannot succeed."""
     good = [tiny(LSTM, seed, lr=lr) for lr in (1e-3, 1e-2) for seed in (0, 1)]
     return [*good, tiny(LSTM, lr=1e30, clip=None), tiny()]
 
@@ -106,7 +106,7 @@ def test_ctrl_c_lets_each_worker_save(tmp_path: Path) -> None:
 
 
 def _workers(root: Path) -> list[str]:
-    """Processes that are still training below `root`."""
+    """Return the commands of processes that are still training below `root`."""
     if sys.platform != "linux":
         return []
     commands = [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
@@ -122,7 +122,7 @@ def _readable(path: Path) -> bool:
 
 
 def test_runs_need_directories_of_their_own(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="share a directory"):
+    with pytest.raises(ValueError, match="several runs have the directory"):
         prepare([tiny(), tiny(steps=13)], tmp_path)
     prepare([tiny()], tmp_path)
     with pytest.raises(FileExistsError, match="holds another run"):

@@ -1,4 +1,4 @@
-"""Training, and everything that can happen to it. Processes, signals and broken files are real ones."""
+"""Tests of training with real processes, signals and damaged files."""
 
 import json
 import os
@@ -14,8 +14,10 @@ import pytest
 import torch
 from filelock import FileLock
 
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.display import Silent, Status
-from delayssm_lab.models import specs
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, evaluate
 from delayssm_lab.training import trainer as training
@@ -28,7 +30,7 @@ LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
 
 
 class Recorder:
-    """Remembers what it was shown."""
+    """Display that records what it is shown."""
 
     def __init__(self) -> None:
         self.shown: list[Status] = []
@@ -84,24 +86,47 @@ def test_the_best_weights_have_the_best_accuracy(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny(lr=3e-2, steps=60))
     summary = training.train(directory, Silent())
     model, loaded = evaluate.load_model(directory)
-    found = TASK.batch(loaded.seed, Split.VALIDATION, range(10)).score(model)
-    assert int(found.points) / found.count == summary["accuracy"] > 0.1
-    by_lag = evaluate.accuracy_by_lag(model, TASK, 10, loaded.seed, rows_at_once=3)
+    score = TASK.batch(loaded.seed, Split.VALIDATION, range(10)).score(model)
+    assert int(score.points) / score.count == summary["accuracy"] > 0.1
+    by_lag = evaluate.accuracy_by_lag(model, TASK, 10, loaded.seed)
     assert set(by_lag) <= {6, 7, 8}
     assert sum(a.samples for a in by_lag.values()) == 10
     assert sum(a.mean * a.samples for a in by_lag.values()) / 10 == pytest.approx(summary["accuracy"])
+    assert evaluate.measure(model, TASK, Split.VALIDATION, 10, loaded.seed) == summary["accuracy"]
+
+
+@pytest.mark.parametrize("samples", [1, 7, 100])
+def test_accuracy_by_lag_adds_up_to_the_metric(samples: int) -> None:
+    torch.manual_seed(1)
+    model = tiny().build()
+    by_lag = evaluate.accuracy_by_lag(model, TASK, samples, seed=5)
+    assert list(by_lag) == sorted({TASK.lag(5, Split.VALIDATION, index) for index in range(samples)})
+    assert sum(a.samples for a in by_lag.values()) == samples
+    total = sum(a.mean * a.samples for a in by_lag.values())
+    assert total / samples == pytest.approx(evaluate.measure(model, TASK, Split.VALIDATION, samples, seed=5), abs=1e-12)
+
+
+def test_evaluation_needs_samples() -> None:
+    model = tiny().build()
+    with pytest.raises(ValueError, match="samples must be at least 1, not 0"):
+        evaluate.accuracy_by_lag(model, TASK, 0, seed=5)
+    with pytest.raises(ValueError, match="samples must be at least 1, not 0"):
+        evaluate.measure(model, TASK, Split.VALIDATION, 0, seed=5)
+    with pytest.raises(ValueError, match="has no test samples"):
+        evaluate.measure(model, TASK, Split.TEST, 10, seed=5)
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    model = specs.DS4D(d_model=16, depth=2, d_state=8)
+    task = replace(TASK, lags=(6, 6))
+    model = StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(16, 8, task.max_length)))
     run = tiny(model, steps=200, batch_size=32, lr=2e-2, evaluate_every=20, target=0.6)
-    summary = training.train(create(tmp_path, replace(run, task=replace(TASK, lags=(6, 6)))), Silent())
+    summary = training.train(create(tmp_path, replace(run, task=task)), Silent())
     assert summary["final_accuracy"] >= 0.6
     assert summary["steps"] < 200  # stopped at the target
 
 
 def test_rows_at_once_change_nothing_but_rounding(tmp_path: Path) -> None:
-    model = replace(DS4D, dropout=0.0)
+    model = DS4D.with_layer(dropout=0.0)
     whole, parts = create(tmp_path / "a", tiny(model)), create(tmp_path / "b", tiny(model, rows_at_once=4))
     for directory in (whole, parts):
         training.train(directory, Silent())
@@ -117,8 +142,8 @@ def test_schedule_groups_and_clipping_reach_the_optimiser(tmp_path: Path) -> Non
     trainer = training.Trainer(run, tmp_path, training.make_accelerator(run), Silent())
     trainer.step()
     rates = {group["name"]: (group["lr"], group["weight_decay"]) for group in trainer.optimiser.param_groups}
-    slow = {"dynamics": (5e-3, 0.0), "step size": (5e-4, 0.0)}
-    assert rates == {"main": (5e-3, 0.1), "no decay": (5e-3, 0.0), **slow}
+    slow = {"dynamics": (5e-3, 0.0), "step_size": (5e-4, 0.0)}
+    assert rates == {"main": (5e-3, 0.1), "no_decay": (5e-3, 0.0), **slow}
     trainer.step()
     assert trainer.optimiser.param_groups[0]["lr"] == 1e-2
     moments = [state["exp_avg"].norm() for state in trainer.optimiser.state.values()]
@@ -147,8 +172,8 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     resumed = start("-m", "delayssm_lab.training.worker", killed)
     assert finish(process)[0] == 0
     assert finish(resumed)[0] == 0
-    for of in (_weights, _state):
-        a, b = of(whole), of(killed)
+    for read in (_weights, _state):
+        a, b = read(whole), read(killed)
         assert a.keys() == b.keys()
         assert all(torch.equal(a[name], b[name]) for name in a)
     assert _without_times(whole) == _without_times(killed)
@@ -156,7 +181,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     directory = create(tmp_path / "run", tiny(**LONG | {"steps": 3000}))
-    process = start("-m", "delayssm", "resume", directory)
+    process = start("-m", "delayssm_lab", "resume", directory)
     _wait_for(checkpoint.last(directory), process)
     process.send_signal(signal.SIGINT)
     code, _, errors = finish(process)
@@ -169,10 +194,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     settings = {"batch_size": 7, "validation_size": 9, "rows_at_once": 3}  # shares are unequal
-    run_ = tiny(replace(DS4D, dropout=0.0), **settings)
+    run_ = tiny(DS4D.with_layer(dropout=0.0), **settings)
     one, two = create(tmp_path / "one", run_), create(tmp_path / "two", run_)
     _stopped_at(two, 3)  # begun alone, and the rest by two
-    code, out, errors = run(*TWO_PROCESSES, "-m", "delayssm", "resume", two)
+    code, out, errors = run(*TWO_PROCESSES, "-m", "delayssm_lab", "resume", two)
     assert code == 0, errors
     assert out.count("Best accuracy") == 1
     training.train(one, Silent())
@@ -190,11 +215,10 @@ from pathlib import Path
 from torch.distributed.fsdp import fully_shard
 from delayssm_lab.training import checkpoint, trainer as training
 from delayssm_lab.display import Silent
-from tests.support.runs import DS4D, LSTM, tiny
-from dataclasses import replace
+from tests.support.runs import DS4D, tiny
 
 class Sharding:
-    # What accelerate does where there are GPUs: it shards the model, the optimiser holds the shards.
+    # Does what accelerate does with GPUs: the model is sharded, and the optimiser holds the shards.
     def __init__(self, accelerator): self.inner = accelerator
     def __getattr__(self, name): return getattr(self.inner, name)
     def prepare(self, model, optimiser):
@@ -212,16 +236,16 @@ class Sharding:
         return contextlib.nullcontext()
 
 directory = Path(sys.argv[1])
-run = tiny(replace(DS4D, dropout=0.0))
-for part in (6, 12):  # to the middle, and from its checkpoint to the end
+run = tiny(DS4D.with_layer(dropout=0.0))
+for stop in (6, 12):  # to the middle, and from its checkpoint to the end
     accelerator = Sharding(training.make_accelerator(run))
     trainer = training.Trainer(run, directory, accelerator, Silent())
     shards = [p for p in trainer.model.parameters() if type(p).__name__ == "DTensor"]
     assert shards and sum(p.to_local().numel() for p in shards) < sum(p.numel() for p in shards)
-    while trainer.progress.step < part:
+    while trainer.progress.step < stop:
         trainer.step()
     trainer.save()
-    training.part()
+    training.barrier_before_exit()
 """
 
 
@@ -231,7 +255,7 @@ def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
     code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=environment))
     assert code == 0, errors
-    training.train(create(tmp_path / "one", tiny(replace(DS4D, dropout=0.0))), Silent())
+    training.train(create(tmp_path / "one", tiny(DS4D.with_layer(dropout=0.0))), Silent())
     a, b = _state(tmp_path / "one"), _state(tmp_path / "two")
     assert a.keys() == b.keys()
     for name in a:
@@ -239,7 +263,7 @@ def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
 
 
 def _stopped_at(directory: Path, *steps: int) -> None:
-    """A run with checkpoints at these steps."""
+    """Train a run with checkpoints at these steps, up to the last of them."""
     run = training.load(directory)[0]
     trainer = training.Trainer(run, directory, training.make_accelerator(run), Silent())
     while trainer.progress.step < steps[-1]:
@@ -262,7 +286,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_there(tmp_path: P
         content = bytearray(b"something else")
     path.write_bytes(content)
     before = checkpoint.previous(directory).read_bytes()
-    with pytest.raises(checkpoint.Damaged, match=r"of step 2, is whole: delete .*training.safetensors to go on"):
+    with pytest.raises(checkpoint.Damaged, match=r"of step 2, is intact: delete .*training.safetensors to resume"):
         training.train(directory, Silent())
     assert checkpoint.previous(directory).read_bytes() == before
     path.unlink()
@@ -309,9 +333,9 @@ def test_a_crash_between_two_files_loses_nothing(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny())
     _stopped_at(directory, 2, 3)
     os.replace(checkpoint.last(directory), checkpoint.previous(directory))  # as `save_training` does first
-    found = checkpoint.load_training(directory)
-    assert found is not None
-    assert found[1].step == 3
+    state = checkpoint.load_training(directory)
+    assert state is not None
+    assert state[1].step == 3
 
 
 def test_a_torn_line_of_metrics_is_measured_again(tmp_path: Path) -> None:
@@ -340,13 +364,13 @@ def test_two_damaged_checkpoints(tmp_path: Path) -> None:
     _stopped_at(directory, 2, 3)
     for path in (checkpoint.last(directory), checkpoint.previous(directory)):
         path.write_bytes(b"")
-    with pytest.raises(checkpoint.Damaged, match="there is no older one"):
+    with pytest.raises(checkpoint.Damaged, match="there is no older checkpoint"):
         training.train(directory, Silent())
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny())
-    with FileLock(directory / ".lock"), pytest.raises(training.Busy, match="another process is training"):
+    with FileLock(directory / ".lock"), pytest.raises(training.Busy, match="another process is training the run"):
         training.train(directory, Silent())
 
 
