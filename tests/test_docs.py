@@ -56,6 +56,9 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _examples(page)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    if page.name == "streaming.md":
+        assert "cascade" in done.stdout
+        assert (tmp_path / "chat.safetensors").exists()
 
 
 def test_every_page_that_teaches_has_examples() -> None:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab import listener as listen
 from delayssm_lab.display import Silent
-from delayssm_lab.models import specs
+from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.report.figures import running_predictions
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.training import trainer as training
@@ -24,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("listen")
         prepare_all(place / "data", patch)
-        spec = specs.DS4D(d_model=6, depth=2, d_state=4, norm="batch")
+        spec = StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(6, 4), norm="batch"))
         how = Training(steps=2, batch_size=4, evaluate_every=1)
         task = SpeechCommands(pooling="last", every=50)
         directory = create(place / "run", Run(task=task, model=spec, training=how))
@@ -65,7 +67,7 @@ def test_recordings_that_cannot_be_heard(tmp_path: Path, run: Path) -> None:
 
 @pytest.mark.usefixtures("data")
 def test_only_causal_runs_can_listen(tmp_path: Path) -> None:
-    spec = specs.S4D(d_model=4, depth=1, d_state=2, bidirectional=True)
+    spec = StateSpaceSpec(depth=1, block=BlockConfig(layer=S4DConfig(4, 2, bidirectional=True)))
     how = Training(steps=1, batch_size=2)
     directory = create(tmp_path / "run", Run(task=SpeechCommands(every=500), model=spec, training=how))
     training.train(directory, Silent())

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from delayssm_lab.studies.study import Study
+from delayssm_lab.study import Study
 
 
 def make(study: Study, work: Path, out: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.resources import seconds
 from delayssm_lab.measure.stacks import BASELINE, SAME_PARAMETERS, SAME_WIDTH, StackSize
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 VOCABULARY = 100
 #: First tokens whose times are not counted.
@@ -48,7 +48,7 @@ class DecodedStream:
         return f"{self.stack.label}, {self.memory}" if self.stack.family == "DS4D" else self.stack.label
 
     @torch.no_grad()
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         model = TokenModel(VOCABULARY, self.stack.build(self.length)).to(self.device).eval()
         tokens = torch.randint(0, VOCABULARY, (self.length, self.batch_size), device=self.device)
         step, state_bytes = self._start(model, tokens[: self.length - self.tokens])
@@ -118,8 +118,8 @@ class DecodingSpeed(OnDevice[DecodedStream]):
             for model in models
         ]
 
-    def show(self, results: Mapping[DecodedStream, Values]) -> Iterable[File]:
-        rounds: dict[tuple[int, int, str], list[tuple[DecodedStream, Values]]] = {}
+    def show(self, results: Mapping[DecodedStream, Readings]) -> Iterable[File]:
+        rounds: dict[tuple[int, int, str], list[tuple[DecodedStream, Readings]]] = {}
         for point, values in results.items():
             rounds.setdefault((point.batch_size, point.length, point.label), []).append((point, values))
         fastest = {key: min(entries, key=lambda entry: entry[1]["mean"]) for key, entries in rounds.items()}
@@ -146,7 +146,7 @@ class DecodingSpeed(OnDevice[DecodedStream]):
         yield "table.md", tables.markdown(head, rows).encode()
         yield "decoding.png", self._figure({key[1:]: entry for key, entry in fastest.items() if key[0] == 1})
 
-    def _figure(self, fastest: Mapping[tuple[int, str], tuple[DecodedStream, Values]]) -> bytes:
+    def _figure(self, fastest: Mapping[tuple[int, str], tuple[DecodedStream, Readings]]) -> bytes:
         """Draw streams of one row by length."""
         from delayssm_lab.measure import by_length  # not loaded where memory is measured
 

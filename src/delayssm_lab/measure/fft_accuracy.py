@@ -15,9 +15,8 @@ from delayssm.layers.block import Block
 from delayssm.layers.layer import DS4D
 from delayssm.layers.stack import Stack
 from delayssm_lab.measure import by_length
-from delayssm_lab.report import tables
-from delayssm_lab.studies import reported
-from delayssm_lab.studies.study import File, Measured, Values
+from delayssm_lab.report import reported, tables
+from delayssm_lab.study import File, Measured, Readings
 
 #: Names of the comparisons in the journal, and in the table.
 LABELS = {
@@ -56,7 +55,7 @@ class FFTAccuracy(Measured[Comparison]):
         return [Comparison(length, seed) for length in self.lengths for seed in self.seeds]
 
     @torch.no_grad()
-    def measure(self, point: Comparison, work: Path) -> Values:
+    def measure(self, point: Comparison, work: Path) -> Readings:
         stack = self._build(point, "exact")
         x = torch.randn(1, point.length, self.d_model)
         recurrent, _ = stack.stream(x, stack.init_state(1))
@@ -73,7 +72,7 @@ class FFTAccuracy(Measured[Comparison]):
             values[f"largest error, {name}"] = float(error.abs().max())
         return values
 
-    def show(self, results: Mapping[Comparison, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Comparison, Readings]) -> Iterable[File]:
         seeds = {length: [results[p] for p in results if p.length == length] for length in self.lengths}
         head = ["", *(f"L {length}" for length in self.lengths)]
         rows = []
@@ -116,7 +115,7 @@ def _reported(value: tuple[float, float] | None) -> str:
     return "–" if value is None else f"{value[0]:.2e} ± {value[1]:.0e}"
 
 
-def _figure(seeds: Mapping[int, list[Values]]) -> bytes:
+def _figure(seeds: Mapping[int, list[Readings]]) -> bytes:
     content = {}
     for metric, report in _reports().items():
         means = {

@@ -17,7 +17,7 @@ from delayssm_lab.environment import peak_memory
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.recipes.general import BENCHMARKS, BenchmarkName, paper
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 Model = Literal["ds4d", "s4d"]
 
@@ -29,7 +29,7 @@ class Pass:
     benchmark: BenchmarkName
     model: Model
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         keep_freed_memory()
         torch.manual_seed(0)
         run = paper(self.benchmark, self.model)
@@ -63,7 +63,7 @@ class FullSize(Isolated[Pass]):
         models: tuple[Model, ...] = get_args(Model)
         return [Pass(name, model) for name in self.benchmarks for model in models]
 
-    def show(self, results: Mapping[Pass, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Pass, Readings]) -> Iterable[File]:
         head = ["task", "model", "length", "layers", "H", "N", "parameters", "forward, s", "backward, s", "peak GB"]
         rows = []
         for point, values in results.items():

@@ -13,7 +13,7 @@ from delayssm_lab.data.generate.pathfinder import pathfinder_generator
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.measure.resources import fastest
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 Dataset = Literal["Pathfinder, 32 x 32", "Path-X, 128 x 128", "ListOps"]
 #: Seconds per sample of the original generators on one core, timed on another occasion.
@@ -31,7 +31,7 @@ class Generation:
     dataset: Dataset
     samples: int
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         generate: dict[Dataset, Callable[[], object]] = {
@@ -58,7 +58,7 @@ class GeneratorSpeed(Isolated[Generation]):
     def points(self) -> list[Generation]:
         return [Generation(dataset, count) for dataset, count in self.samples]
 
-    def show(self, results: Mapping[Generation, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Generation, Readings]) -> Iterable[File]:
         rows = []
         for point, values in results.items():
             ours, original = values["seconds per sample"], ORIGINAL[point.dataset]

@@ -13,7 +13,7 @@ from typing import Any
 
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 #: Compute capabilities of A100, H100 and RTX 5090.
 GENERATIONS = (80, 90, 120)
@@ -116,7 +116,7 @@ class Compilation:
     kernel: str
     generation: int
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         binary = build(next(case for case in cases() if case.name == self.kernel), self.generation)
         return {"registers": binary.registers, "shared bytes": binary.shared, "spilled bytes": binary.spilled}
 
@@ -136,7 +136,7 @@ class GPUBinaries(Isolated[Compilation]):
             raise ImportError(f"{self.name} needs triton, which is published for Linux only: pip install triton")
         super().run(work)
 
-    def show(self, results: Mapping[Compilation, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Compilation, Readings]) -> Iterable[File]:
         names = "registers", "shared bytes", "spilled bytes"
         head = ["kernel", "generation", "registers per thread", "bytes of shared memory", "bytes spilled per thread"]
         rows = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 CODE = "import torch, time; start = time.perf_counter(); import delayssm; print(time.perf_counter() - start)"
 
@@ -20,7 +20,7 @@ class Import:
 
     round: int
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         process = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
         return {"seconds": float(process.stdout)}
 
@@ -37,7 +37,7 @@ class ImportTime(Isolated[Import]):
     def points(self) -> list[Import]:
         return [Import(i) for i in range(self.rounds)]
 
-    def show(self, results: Mapping[Import, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Import, Readings]) -> Iterable[File]:
         times = [values["seconds"] for values in results.values()]
         row = [f"{min(times):.2f}", f"{max(times):.2f}", str(len(times))]
         yield "table.md", tables.markdown(["fastest, s", "slowest, s", "imports"], [row]).encode()

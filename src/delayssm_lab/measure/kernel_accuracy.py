@@ -15,7 +15,7 @@ from torch import Tensor
 from delayssm import DelaySSM
 from delayssm.system import reference
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Measured, Values
+from delayssm_lab.study import File, Measured, Readings
 
 #: How kernels are computed, for the columns of the table.
 COLUMNS = ("float64", "cast to float32", "float32 contour", "paper's contour")
@@ -46,7 +46,7 @@ class KernelAccuracy(Measured[Initialisation]):
         return [Initialisation(*pair) for pair in product(spectra, (0.015, 0.1, 0.5, 0.9))]
 
     @torch.no_grad()
-    def measure(self, point: Initialisation, work: Path) -> Values:
+    def measure(self, point: Initialisation, work: Path) -> Readings:
         modules = (
             self._build(point, "exact").double(),
             self._build(point, "exact"),
@@ -60,7 +60,7 @@ class KernelAccuracy(Measured[Initialisation]):
             for length in self.lengths
         }
 
-    def show(self, results: Mapping[Initialisation, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Initialisation, Readings]) -> Iterable[File]:
         rows = [
             [f"{n:,}", *(f"{max(values[_key(name, n)] for values in results.values()):.1e}" for name in COLUMNS)]
             for n in self.lengths

@@ -14,7 +14,7 @@ from delayssm_lab.measure import textbook
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.measure.resources import fastest
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 Implementation = Literal["textbook", "eager", "numba"]
 LABELS: dict[Implementation, str] = {
@@ -33,7 +33,7 @@ class KernelPass:
     d_state: int = 64
     length: int = 1024
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         torch.manual_seed(0)
         if self.implementation != "textbook":
             backend(self.implementation)
@@ -67,7 +67,7 @@ class KernelSpeed(Isolated[KernelPass]):
     def points(self) -> list[KernelPass]:
         return [KernelPass(name, self.d_model, self.d_state, self.length) for name in get_args(Implementation)]
 
-    def show(self, results: Mapping[KernelPass, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[KernelPass, Readings]) -> Iterable[File]:
         base = next((values for point, values in results.items() if point.implementation == "textbook"), None)
         rows = [
             [

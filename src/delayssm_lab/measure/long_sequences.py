@@ -9,7 +9,7 @@ from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.stacks import NARROW, StackSize
 from delayssm_lab.measure.training_speed import TrainingStep
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LongSequences(OnDevice[TrainingStep]):
     def points(self) -> list[TrainingStep]:
         return [TrainingStep(self.stack, "library", 1, length, device=self.device) for length in self.lengths]
 
-    def show(self, results: Mapping[TrainingStep, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[TrainingStep, Readings]) -> Iterable[File]:
         per_token = {point: values["seconds"] / point.length for point, values in results.items()}
         shortest = next(iter(per_token.values()))
         head = ["length", "s/step", "microseconds/token", "/ first row", "peak GB"]

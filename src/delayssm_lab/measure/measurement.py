@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from delayssm_lab.environment import Device, require_device
 from delayssm_lab.measure import fresh
-from delayssm_lab.studies.study import Measured, Values
+from delayssm_lab.study import Measured, Readings
 
 M = TypeVar("M", bound=fresh.Point)
 
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=fresh.Point)
 class Isolated(Measured[M]):
     """A study that measures every point in a new process."""
 
-    def measure(self, point: M, work: Path) -> Values:
+    def measure(self, point: M, work: Path) -> Readings:
         return fresh.measure(point)
 
 

@@ -14,7 +14,7 @@ from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.resources import seconds
 from delayssm_lab.recipes.delayed import MODELS, AnyTaskName, ModelName, Scale, preset
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 from delayssm_lab.training.trainer import Trainer, make_accelerator
 
 
@@ -28,7 +28,7 @@ class PresetSteps:
     steps: int
     device: Device = "cpu"
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         keep_freed_memory()
         run = preset(self.task, self.model, self.scale)
         with tempfile.TemporaryDirectory() as directory:
@@ -56,7 +56,7 @@ class ModelSpeed(OnDevice[PresetSteps]):
             for model in self.models
         ]
 
-    def show(self, results: Mapping[PresetSteps, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[PresetSteps, Readings]) -> Iterable[File]:
         head = ["task", "model", "parameters", "rows at once", "s/step", "tokens/s", "speed / DS4D", "peak GB"]
         base = {point.task: values["seconds"] for point, values in results.items() if point.model == "ds4d"}
         rows = []

@@ -14,7 +14,7 @@ from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.resources import fastest
 from delayssm_lab.measure.stacks import SAME_WIDTH, StackSize
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Prompt:
     device: Device = "cpu"
 
     @torch.no_grad()
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         model = TokenModel(VOCABULARY, self.stack.build(self.max_length)).to(self.device).eval()
         x = torch.randint(0, VOCABULARY, (1, self.tokens), device=self.device)
         return {
@@ -50,7 +50,7 @@ class PromptSpeed(OnDevice[Prompt]):
     def points(self) -> list[Prompt]:
         return [Prompt(self.stack, tokens, self.max_length, self.device) for tokens in self.tokens]
 
-    def show(self, results: Mapping[Prompt, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[Prompt, Readings]) -> Iterable[File]:
         head = ["tokens", "ms by recurrence", "ms by FFT", "tokens/s by recurrence"]
         rows = [
             [

@@ -19,7 +19,7 @@ from delayssm_lab.measure.resources import fastest, rows_that_fit
 from delayssm_lab.measure.stacks import BASELINE, SAME_PARAMETERS, SAME_WIDTH, StackSize
 from delayssm_lab.measure.textbook import TextbookBlock
 from delayssm_lab.report import tables
-from delayssm_lab.studies.study import File, Values
+from delayssm_lab.study import File, Readings
 
 Code = Literal["library", "textbook", "textbook, memory kept", "dense products"]
 #: Batch size and length.
@@ -43,7 +43,7 @@ class TrainingStep:
         """Model, for tables."""
         return self.stack.label if self.code == "library" else f"{self.code}, H {self.stack.d_model}"
 
-    def measure(self) -> Values:
+    def measure(self) -> Readings:
         if self.code != "textbook":  # the plain textbook runs without this project's allocator settings
             keep_freed_memory()
         torch.manual_seed(0)
@@ -115,7 +115,7 @@ class TrainingSpeed(OnDevice[TrainingStep]):
             points += [TrainingStep(stack, code, *shape, turn, self.device) for stack, code in models]
         return points
 
-    def show(self, results: Mapping[TrainingStep, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[TrainingStep, Readings]) -> Iterable[File]:
         fastest = self._fastest(results)
         head = ["batch x length", "model", "ms/step", "tokens/s", "time / products", "time / S4D", "peak GB"]
         rows = []
@@ -135,7 +135,7 @@ class TrainingSpeed(OnDevice[TrainingStep]):
         yield "summary.md", self._summary(fastest)
         yield "training.png", self._figure(fastest)
 
-    def _summary(self, fastest: Mapping[tuple[Shape, str], Values]) -> bytes:
+    def _summary(self, fastest: Mapping[tuple[Shape, str], Readings]) -> bytes:
         """Return a table of tokens per second, one row for each model and one column for each shape."""
         head = ["model", *(f"{batch_size} x {length:,}" for batch_size, length in self.shapes)]
         rows = []
@@ -148,16 +148,16 @@ class TrainingSpeed(OnDevice[TrainingStep]):
     def _products(self) -> str:
         return TrainingStep(self.ds4d, "dense products", 1, 1).label
 
-    def _fastest(self, results: Mapping[TrainingStep, Values]) -> dict[tuple[Shape, str], Values]:
+    def _fastest(self, results: Mapping[TrainingStep, Readings]) -> dict[tuple[Shape, str], Readings]:
         """Return the fastest round of each shape and model, shape by shape."""
-        rounds: dict[tuple[Shape, str], list[Values]] = {}
+        rounds: dict[tuple[Shape, str], list[Readings]] = {}
         for shape in self.shapes:
             for point, values in results.items():
                 if (point.batch_size, point.length) == shape:
                     rounds.setdefault((shape, point.label), []).append(values)
         return {key: min(values, key=lambda v: v["seconds"] / v["rows"]) for key, values in rounds.items()}
 
-    def _figure(self, fastest: Mapping[tuple[Shape, str], Values]) -> bytes:
+    def _figure(self, fastest: Mapping[tuple[Shape, str], Readings]) -> bytes:
         """Draw the largest batch size by length."""
         from delayssm_lab.measure import by_length  # not loaded where memory is measured
 
@@ -192,6 +192,6 @@ class TrainingSpeed(OnDevice[TrainingStep]):
         })  # fmt: skip
 
 
-def _speed(length: int, values: Values) -> float:
+def _speed(length: int, values: Readings) -> float:
     """Return tokens per second."""
     return values["rows"] * length / values["seconds"]

@@ -16,8 +16,8 @@ from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BenchmarkName, mini
 from delayssm_lab.report import tables
 from delayssm_lab.studies.general import metric_text, row_label, run_files
-from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, adopt
+from delayssm_lab.study import File
 from delayssm_lab.training.run import Run
 
 #: Mini runs with delays on a grid that are at least 2/p steps apart, except Path-X, which stays at the chance level.

@@ -20,8 +20,8 @@ from delayssm_lab.studies.mechanism import Mechanism
 from delayssm_lab.studies.pathfinder_images import PathfinderImages
 from delayssm_lab.studies.phase import Phase
 from delayssm_lab.studies.stability import Stability
-from delayssm_lab.studies.study import Study
 from delayssm_lab.studies.synthetic import PaperCopy, Synthetic
+from delayssm_lab.study import Study
 
 
 def studies() -> tuple[Study, ...]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from delayssm_lab.recipes.general import BENCHMARKS, MINI, BenchmarkName, mini
-from delayssm_lab.report import figures, tables
+from delayssm_lab.report import figures, reported, tables
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import png
 from delayssm_lab.report.page import runs_json
-from delayssm_lab.studies import reported
-from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, adopt
+from delayssm_lab.study import File
 from delayssm_lab.tasks.task import Metric
 from delayssm_lab.training.run import AnyTask, Run
 

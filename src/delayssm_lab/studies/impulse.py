@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained, one_run_per_task
+from delayssm_lab.study import File
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.run import Run

@@ -14,8 +14,8 @@ from delayssm_lab.recipes.general import mini
 from delayssm_lab.report.drawing import png
 from delayssm_lab.report.figures import running_predictions
 from delayssm_lab.report.page import runs_json
-from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained
+from delayssm_lab.study import File
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training.run import Run
 

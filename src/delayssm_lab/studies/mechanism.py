@@ -13,10 +13,9 @@ from torch import nn
 from delayssm.layers.layer import Layer
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM, DiagonalSSMConfig
 from delayssm.system import parameters
-from delayssm_lab.report import tables
-from delayssm_lab.studies import reported
-from delayssm_lab.studies.study import File, Measured, Values
+from delayssm_lab.report import reported, tables
 from delayssm_lab.studies.trained import one_run_per_task, summaries, train
+from delayssm_lab.study import File, Measured, Readings
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training.evaluate import load_model
@@ -53,7 +52,7 @@ class Mechanism(Measured[BestCheckpoint]):
         return super().seconds(work) + sum(summary["seconds"] for summary in summaries(self.runs, work / "mini"))
 
     @torch.no_grad()
-    def measure(self, point: BestCheckpoint, work: Path) -> Values:
+    def measure(self, point: BestCheckpoint, work: Path) -> Readings:
         model, run = load_model(work / "mini" / point.run)
         task = run.task
         assert isinstance(task, DelayedMemory)
@@ -73,7 +72,7 @@ class Mechanism(Measured[BestCheckpoint]):
             **{name: measure_on(m, task, Split.VALIDATION, point.samples, run.seed) for name, m in models.items()},
         }
 
-    def show(self, results: Mapping[BestCheckpoint, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[BestCheckpoint, Readings]) -> Iterable[File]:
         head = [
             "task",
             "model",

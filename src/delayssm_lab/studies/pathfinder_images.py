@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.generate.pathfinder import Size, pathfinder_generator
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.study import Computed, File
+from delayssm_lab.study import Computed, File
 
 Images = NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from delayssm.system.reference import Channel, Real, simulate
 from delayssm_lab.report.drawing import legend, panels, png
-from delayssm_lab.studies.study import Computed, File
+from delayssm_lab.study import Computed, File
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from delayssm.system.reference import Channel, Real, companion
 from delayssm_lab.report import tables
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.study import Computed, File
+from delayssm_lab.study import Computed, File
 
 #: Phases between mu and lam^k, in multiples of pi.
 PHASES = {0.0: "in phase", 0.5: "a quarter turn apart", 1.0: "in opposition"}

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from delayssm_lab.recipes.delayed import TASKS, ModelName, grid
-from delayssm_lab.report import page, tables
+from delayssm_lab.report import page, reported, tables
 from delayssm_lab.report.collect import Cell, Results
-from delayssm_lab.studies import reported
-from delayssm_lab.studies.study import File
 from delayssm_lab.studies.trained import Trained
+from delayssm_lab.study import File
 from delayssm_lab.training.run import Run
 
 

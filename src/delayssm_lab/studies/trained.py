@@ -13,7 +13,7 @@ from pathlib import Path
 from delayssm.storage import files
 from delayssm_lab.recipes.delayed import TASKS, ModelName, preset
 from delayssm_lab.report.collect import Results, collect
-from delayssm_lab.studies.study import Study
+from delayssm_lab.study import Study
 from delayssm_lab.training.run import Run, from_json, save
 from delayssm_lab.training.sweep import sweep
 from delayssm_lab.training.trainer import Summary, read_summary

@@ -117,7 +117,7 @@ class BIDMC(LabelledTask):
     Models answer in standard deviations from the mean. Errors are reported in the units of the data.
 
     Args:
-        target: Vital sign to estimate: breathing rate, heart rate or oxygen saturation.
+        vital_sign: Vital sign to estimate: breathing rate, heart rate or oxygen saturation.
         cut: What the splits, 70 / 15 / 15 %, consist of. "windows" is what the benchmark does. Its windows overlap, so
             that test windows share most of their samples with training windows. "patients" tests on patients that were
             not seen in training.
@@ -127,7 +127,7 @@ class BIDMC(LabelledTask):
     data: ClassVar[str] = "bidmc"
     outputs: ClassVar[int] = 1
     metric: ClassVar[Metric] = Metric.RMSE
-    target: Literal["RR", "HR", "SpO2"] = "HR"
+    vital_sign: Literal["RR", "HR", "SpO2"] = "HR"
     cut: Literal["windows", "patients"] = "windows"
     every: int = 1
 
@@ -142,7 +142,7 @@ class BIDMC(LabelledTask):
 
     @property
     def label(self) -> str:
-        return f"BIDMC-{self.target}"
+        return f"BIDMC-{self.vital_sign}"
 
     @property
     def max_length(self) -> int:
@@ -153,22 +153,22 @@ class BIDMC(LabelledTask):
 
     def split(self, split: Split) -> Indices:
         data = self.prepared()
-        usable = np.flatnonzero(data[self.target] > 0)  # the monitor of one patient counted no breath for minutes
+        usable = np.flatnonzero(data[self.vital_sign] > 0)  # the monitor of one patient counted no breath for minutes
         if self.cut == "windows":
             return usable[split_shares(len(usable), 0.7, 0.15, 0.15)[split]]
         patients = split_shares(len(data["signals"]), 0.7, 0.15, 0.15)[split]
         return usable[np.isin(data["record"][usable], patients)]
 
     def targets(self, split: Split) -> NDArray[np.float64]:
-        return self.prepared()[self.target][self.split(split)]
+        return self.prepared()[self.vital_sign][self.split(split)]
 
     def take(self, split: Split, rows: Indices) -> RegressionBatch:
         data = self.prepared()
         starts = zip(data["record"][rows], data["start"][rows], strict=True)
         windows = [data["signals"][record, start : start + self.window] for record, start in starts]
         x = averaged(torch.from_numpy(np.stack(windows)), self.every)
-        return RegressionBatch(x, torch.from_numpy(data[self.target][rows]).float(), *self.moments[self.target])
+        return RegressionBatch(x, torch.from_numpy(data[self.vital_sign][rows]).float(), *self.moments[self.vital_sign])
 
     def chance_level(self) -> float:
         """Return the error of always answering with the mean over all windows."""
-        return float(np.sqrt(np.mean((self.targets(Split.TEST) - self.moments[self.target][0]) ** 2)))
+        return float(np.sqrt(np.mean((self.targets(Split.TEST) - self.moments[self.vital_sign][0]) ** 2)))

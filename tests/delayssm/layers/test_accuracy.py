@@ -1,4 +1,4 @@
-"""Deep and long: the FFT pass against the recurrence at the size of the paper's appendix C.3."""
+"""The FFT pass against the recurrence in deep models of long sequences, at the size of the paper's appendix C.3."""
 
 import pytest
 import torch

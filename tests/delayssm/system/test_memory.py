@@ -37,7 +37,7 @@ def _forced(k: torch.Tensor, modes: int, dtype: torch.dtype, max_length: int) ->
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_cascade_is_a_ring(backend: str, k: list[int], chunks: list[int], modes: int, data: st.DataObject) -> None:
-    """In float64, any delays, any chunks, rows of different age: both memories give the same outputs."""
+    """Both memories give the same outputs in float64, for any delays and chunks and rows of different age."""
     H, length = len(k), sum(chunks)
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
     system = {
@@ -111,7 +111,7 @@ def test_the_smaller_memory_is_chosen() -> None:
 
 @pytest.mark.parametrize("T", [1024, 2048, 4096, 8192, 65536])
 def test_less_than_a_cache_of_keys_and_values(T: int) -> None:
-    """H 256, N 64, the default grid of delays: at 8192 at most 10 MB a layer."""
+    """With H = 256, N = 64 and the default grid of delays, a layer takes at most 10 MB for 8192 tokens."""
     state = DS4D(256, 64, T).init_state(1, max_length=T)
     keys_and_values = 2 * T * 256 * 4
     assert state.nbytes < keys_and_values
@@ -124,7 +124,7 @@ def test_less_than_a_cache_of_keys_and_values(T: int) -> None:
 @pytest.mark.parametrize("max_length", [None, 2048], ids=["rings", "smaller of both"])
 @torch.no_grad()
 def test_four_blocks_token_by_token(max_length: int | None) -> None:
-    """A prompt, steps, a chunk, steps: the FFT pass, at the size of the benchmarks."""
+    """A prompt, steps, a chunk and steps again equal the FFT pass, at the size of the benchmarks."""
     stack = Stack(Block(DS4D(256, 64, 2048)) for _ in range(4)).eval()
     x = torch.randn(1, 2048, 256)
     state = stack.init_state(1, max_length)
@@ -143,7 +143,7 @@ def test_four_blocks_token_by_token(max_length: int | None) -> None:
 
 @torch.no_grad()
 def test_the_dense_buffer_of_the_benchmark_is_the_same_model() -> None:
-    """What our speed is compared with computes what we compute."""
+    """The baseline of the speed measurements computes the same outputs."""
     stack = Stack(Block(DS4D(4, 8, 30)) for _ in range(2)).eval()
     x = torch.randn(2, 70, 4)
     dense = DenseStep(stack, 2, 40)
@@ -184,7 +184,7 @@ def test_a_bounded_state_has_no_gradients() -> None:
 
 @torch.no_grad()
 def test_a_million_tokens() -> None:
-    """Finite, constant to the byte, and at the end what a float64 scan over the past that matters gives."""
+    """Outputs stay finite, memory stays constant, and the end equals a float64 scan over the relevant past."""
     ssm = DelaySSM(4, 8, 300, dt_min=1e-2, dt_max=1e-1)
     generator = torch.Generator().manual_seed(1)
     state, size, last = ssm.init_state(1), None, []

@@ -1,4 +1,4 @@
-"""The parameterisation of section 3.3 and where it starts."""
+"""The parameterisation of section 3.3 and its initial values."""
 
 import math
 

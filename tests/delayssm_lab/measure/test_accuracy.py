@@ -8,7 +8,7 @@ import torch
 
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.kernel_accuracy import COLUMNS, KernelAccuracy
-from delayssm_lab.studies import reported
+from delayssm_lab.report import reported
 from tests.support.studies import make, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")

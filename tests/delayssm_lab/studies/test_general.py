@@ -13,7 +13,7 @@ from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.general import BENCHMARKS, mini
-from delayssm_lab.studies import reported
+from delayssm_lab.report import reported
 from delayssm_lab.studies.branch_fraction import COARSE_GRIDS, LABEL, BranchFraction, with_matched_fraction
 from delayssm_lab.studies.general import TWO_SEEDS, General, mini_runs
 from delayssm_lab.studies.listening import Listening

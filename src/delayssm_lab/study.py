@@ -1,7 +1,7 @@
 """Studies: points to measure, and files that present the results.
 
-Values are appended to a journal as soon as a point is measured, so an interrupted study resumes where it stopped. Files
-are made from the journal alone.
+Readings are appended to a journal as soon as a point is measured, so an interrupted study resumes where it stopped.
+Files are made from the journal alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from delayssm_lab.display import counted, duration
 from delayssm_lab.environment import describe
 
 #: Measured numbers by name.
-Values = dict[str, float]
+Readings = dict[str, float]
 #: File name and content.
 File = tuple[str, bytes]
 P = TypeVar("P")
@@ -116,7 +116,7 @@ class Entry:
     """One line of a journal."""
 
     point: dict[str, Any]
-    values: Values
+    values: Readings
     seconds: float
     date: str
     environment: dict[str, str]
@@ -149,11 +149,11 @@ class Measured(Study, Generic[P]):
         """Return the points in the order in which they are measured."""
 
     @abstractmethod
-    def measure(self, point: P, work: Path) -> Values:
+    def measure(self, point: P, work: Path) -> Readings:
         """Measure one point."""
 
     @abstractmethod
-    def show(self, results: Mapping[P, Values]) -> Iterable[File]:
+    def show(self, results: Mapping[P, Readings]) -> Iterable[File]:
         """Yield tables and figures of the points that have been measured."""
 
     def journal(self, work: Path) -> Journal:
