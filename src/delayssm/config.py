@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import reprlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -75,8 +76,8 @@ class Config:
         return to(**{field.name: getattr(self, field.name) for field in fields(to)})
 
     def __str__(self) -> str:
-        """Return the fields as the arguments of a constructor."""
-        return ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        """Return the fields as the arguments of a constructor; long lists of numbers are cut short."""
+        return ", ".join(f"{field.name}={reprlib.repr(getattr(self, field.name))}" for field in fields(self))
 
 
 @dataclass(frozen=True, kw_only=True)

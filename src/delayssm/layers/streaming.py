@@ -18,6 +18,13 @@ from delayssm.system.state import FORMAT, Streams
 S = TypeVar("S", bound=Streams)
 
 
+def reset_parameters(model: nn.Module) -> None:
+    """Draw the parameters of all modules inside a model afresh."""
+    for module in model.modules():
+        if module is not model and module._parameters and hasattr(module, "reset_parameters"):
+            module.reset_parameters()  # type: ignore[operator]
+
+
 class Identity:
     """A module as its states know it. Every copy of a module has another one."""
 
@@ -110,9 +117,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
 
     def reset_parameters(self) -> None:
         """Draw all parameters afresh, as torch's modules do. After `to_empty`, this makes them valid."""
-        for module in self.modules():
-            if module is not self and module._parameters and hasattr(module, "reset_parameters"):
-                module.reset_parameters()  # type: ignore[operator]
+        reset_parameters(self)
 
     @abstractmethod
     def _first_state(self, batch_size: int, max_length: int | None) -> S: ...

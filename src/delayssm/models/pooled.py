@@ -15,7 +15,7 @@ from delayssm.layers.checks import Lengths, check_lengths
 from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
-from delayssm.layers.streaming import Streaming
+from delayssm.layers.streaming import Streaming, reset_parameters
 from delayssm.system.layout import Layout
 from delayssm.system.spans import Spans, take, without_padding
 from delayssm.system.state import Identity, States, Streams, Usage
@@ -247,6 +247,10 @@ class PairModel(nn.Module):
     def config(self) -> PairModelConfig:
         """What decides this model."""
         return PairModelConfig(self.encoder.config, self.outputs)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters afresh."""
+        reset_parameters(self)
 
     def forward(
         self,

@@ -4,7 +4,8 @@ H channels, n = N/2 stored modes. `device` and `dtype` are those of the paramete
 """
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
@@ -19,11 +20,15 @@ GRID_MARGIN = 1e-3
 PHASE_NOISE = 0.01
 
 Spectrum = Literal["lin", "inv"]
-#: One fraction p for all modes; or (first, last), spread geometrically over the modes; or rows of fractions per mode,
-#: one for each channel or one for all.
-Fraction = float | tuple[float, float] | tuple[tuple[float, ...], ...]
-#: An even grid; or steps, one number for all channels or one for each.
-Delays = Literal["grid"] | float | tuple[float, ...]
+if TYPE_CHECKING:  # what users may pass; configurations keep it as numbers and tuples
+    Fraction = float | Sequence[float] | Sequence[Sequence[float]] | Tensor
+    Delays = Literal["grid"] | float | Sequence[float] | Tensor
+else:
+    #: One fraction p for all modes; or (first, last), spread geometrically over the modes; or rows of fractions per
+    #: mode, one for each channel or one for all.
+    Fraction = float | tuple[float, float] | tuple[tuple[float, ...], ...]
+    #: An even grid; or steps, one number for all channels or one for each.
+    Delays = Literal["grid"] | float | tuple[float, ...]
 
 
 def base(H: int, N: int, spectrum: Spectrum) -> tuple[Float[Tensor, "H n"], Float[Tensor, "H n"]]:
@@ -43,7 +48,7 @@ def step_sizes(H: int, dt_min: float, dt_max: float, device: torch.device) -> Fl
 def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "H n"]:
     """Return r = logit(p). p = 0 switches the delayed branch off for good."""
     if isinstance(fraction, tuple) and not isinstance(fraction[0], tuple):
-        first, last = fraction
+        first, last = map(float, fraction)
         p = torch.logspace(math.log10(first), math.log10(last), n, dtype=torch.float64, device="cpu")
     else:
         p = torch.tensor(fraction, dtype=torch.float64, device="cpu")

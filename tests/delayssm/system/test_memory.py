@@ -121,6 +121,7 @@ def test_less_than_a_cache_of_keys_and_values(T: int) -> None:
     assert state.nbytes * (40 if T >= 4096 else 9) < dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_length", [None, 2048], ids=["rings", "smaller of both"])
 @torch.no_grad()
 def test_four_blocks_token_by_token(max_length: int | None) -> None:

@@ -13,7 +13,7 @@ from delayssm.layers.layer import DS4DConfig
 from delayssm_lab import cli
 from delayssm_lab.cli import data, info, train
 from delayssm_lab.models.specs import StateSpaceSpec
-from delayssm_lab.recipes.delayed import preset
+from delayssm_lab.recipes.delayed import ALL_TASKS, AnyTaskName, preset
 from delayssm_lab.training import evaluate
 from delayssm_lab.training.interrupt import Interrupted
 from delayssm_lab.training.run import load
@@ -307,6 +307,14 @@ def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
     assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")
+
+
+@pytest.mark.parametrize("task", ALL_TASKS)
+def test_every_task_has_options_of_its_own(task: AnyTaskName, here: Here) -> None:
+    """No two settings of a run share a name, so that each can be given."""
+    code, out, errors = here("train", task, "ds4d", "--help")
+    assert code == 0, errors
+    assert "--dt-min" in out
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:

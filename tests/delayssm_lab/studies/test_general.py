@@ -12,7 +12,7 @@ from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import StateSpaceSpec
-from delayssm_lab.recipes.general import BENCHMARKS, mini
+from delayssm_lab.recipes.general import BENCHMARKS, MINI, mini
 from delayssm_lab.report import reported
 from delayssm_lab.studies.branch_fraction import COARSE_GRIDS, LABEL, BranchFraction, with_matched_fraction
 from delayssm_lab.studies.general import TWO_SEEDS, General, mini_runs
@@ -62,12 +62,14 @@ def test_general(tmp_path: Path) -> None:
     ds4d = [record["summary"] for record in records if record["run"]["model"]["block"]["layer"]["kind"] == "DS4D"]
     errors = [summary["test_rmse"] for summary in ds4d if "test_rmse" in summary]
     rows = {label: cells for label, *cells in _table(out)}
-    assert rows["task"] == ["chance level", "S4D, mini run", "DS4D, mini run", "S4D, paper", "DS4D, paper"]
+    results = ["S4D, mini run", "DS4D, mini run", "S4D, paper", "DS4D, paper"]
+    assert rows["task"] == ["chance level", *results, "differs from the paper's run"]
     assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
     assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
     assert rows["BIDMC-HR, RMSE"][1] == rows["sMNIST, %"][2] == "–"
     assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').chance_level():.3f}"
-    assert rows["sMNIST, %"][3:] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
+    assert rows["sMNIST, %"][-1] == MINI["smnist"].differs
+    assert rows["sMNIST, %"][3:-1] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
 
     other = tmp_path / "other"  # a machine without any runs
     study.adopt(out, other)
