@@ -10,7 +10,7 @@ from delayssm.backends.numba_compile import Array, Arrays, compiled
 @compiled()
 def _channel(
     h: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array,
-    state: Array, feedback: Array, found: Arrays,
+    state: Array, feedback: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
     """Compute the states of one channel again, then its gradients backwards in time.
 
@@ -19,7 +19,7 @@ def _channel(
     G_t = 2 conj(c) gy_t + conj(lam) G_(t+1) + conj(mu) [(1 - alpha) F_(t+k) + alpha F_(t+k+1)],   F_t = G_t.
     """
     grad_y, grad_h, grad_feedback = grads
-    g_coefs, g_alpha, g_x, g_h, g_feedback = found
+    g_coefs, g_alpha, g_x, g_h, g_feedback = gradients
     modes, a, first, slots = state.shape[3], alpha[h], layout[h, FIRST_SLOT], layout[h, SLOT_COUNT]
     longest = 0
     for row in range(len(lengths)):
@@ -89,7 +89,7 @@ def _channel(
 @compiled(parallel=True)
 def scan_backward(
     grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array,
-    state: Array, feedback: Array, found: Arrays,
+    state: Array, feedback: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
     for h in prange(len(alpha)):
-        _channel(h, grads, coefs, alpha, x, lengths, position, layout, state, feedback, found)
+        _channel(h, grads, coefs, alpha, x, lengths, position, layout, state, feedback, gradients)

@@ -68,7 +68,9 @@ def _transfer_channel(d: int, h: int, system: Arrays, roots: Array, rho: float, 
 
 
 @compiled()
-def _transfer_backward_channel(h: int, grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays) -> None:
+def _transfer_backward_channel(
+    h: int, grad: Array, system: Arrays, roots: Array, rho: float, gradients: Arrays
+) -> None:
     """Add up the gradients of one channel over the frequencies.
 
     With g = conj(grad), X = g R^2 and Y = g S^2:
@@ -80,7 +82,7 @@ def _transfer_backward_channel(h: int, grad: Array, system: Arrays, roots: Array
     A sum of the form conj(a X) + a Y has real part Re a(X + Y) and imaginary part Im a(Y - X).
     """
     lam, mu, w, k, alpha = system
-    g_lam, g_mu, g_w, g_alpha = found
+    g_lam, g_mu, g_w, g_alpha = gradients
     bins = grad.shape[2]
     u, v, s = np.empty((2, _BLOCK)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
     g, plus, minus = np.empty((2, _BLOCK)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
@@ -131,9 +133,9 @@ def transfer(system: Arrays, roots: Array, rho: float, out: Array) -> None:
 
 
 @compiled(parallel=True)
-def transfer_backward(grad: Array, system: Arrays, roots: Array, rho: float, found: Arrays) -> None:
+def transfer_backward(grad: Array, system: Arrays, roots: Array, rho: float, gradients: Arrays) -> None:
     for h in prange(grad.shape[1]):
-        _transfer_backward_channel(h, grad, system, roots, rho, found)
+        _transfer_backward_channel(h, grad, system, roots, rho, gradients)
 
 
 @compiled(parallel=True)

@@ -93,12 +93,12 @@ def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Progra
         return None
     state.require_unspent()
     if state.program is None or state.program[0] != signature:
-        found = [block for block in blocks if isinstance(block, Block)]
-        if len(found) != len(state.parts) or not _is_supported(found, around):
+        known = [block for block in blocks if isinstance(block, Block)]
+        if len(known) != len(state.parts) or not _is_supported(known, around):
             return None
         from delayssm.backends.numba_decode import Program
 
-        tensors = [_tensors(block, part) for block, part in zip(found, state.parts, strict=True)]
+        tensors = [_tensors(block, part) for block, part in zip(known, state.parts, strict=True)]
         state.program = signature, Program(tensors, state.max_length, around)
     made: Program = state.program[1]
     return made
@@ -117,11 +117,11 @@ def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tupl
 def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
     """Return a value that changes when a parameter is replaced, moved or written to; None for unknown modules."""
     modules: list[Any] = [*around]
-    found: list[object] = []
+    signature: list[object] = []
     for block in blocks._modules.values():
         if type(block) is not Block or type(block._modules["layer"]) not in (S4D, DS4D):
             return None
-        found.append(block.__dict__["prenorm"])
+        signature.append(block.__dict__["prenorm"])
         inside: dict[str, Any] = block._modules["layer"].__dict__["_modules"]
         modules += (block._modules["norm"], inside["ssm"], inside["linear"])
     tensors: list[Tensor] = []
@@ -129,16 +129,16 @@ def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
         inside = module.__dict__  # several times faster than asking for attributes
         if type(module) not in _KNOWN or inside["_forward_hooks"] or inside["_forward_pre_hooks"]:
             return None
-        found.append(inside["training"])
+        signature.append(inside["training"])
         tensors += [t for t in inside["_parameters"].values() if t is not None]
         tensors += [t for t in inside["_buffers"].values() if t is not None]
-    found += [id(t) for t in tensors]
-    found += [t.data_ptr() for t in tensors]
+    signature += [id(t) for t in tensors]
+    signature += [t.data_ptr() for t in tensors]
     try:
-        found += [t._version for t in tensors]
+        signature += [t._version for t in tensors]
     except RuntimeError:
         return None  # made in inference mode: no version to tell a change by
-    return found
+    return signature
 
 
 def _is_supported(blocks: Sequence[Block], around: Around) -> bool:
