@@ -42,8 +42,8 @@ class Block(Streaming[State]):
 
     Args:
         layer: `DS4D`, `S4D`, or any other module that keeps the `Streaming` contract.
-        norm: Kind of norm, as in `BlockConfig`.
-        prenorm: Place of the norm, as in `BlockConfig`.
+        norm: Kind of norm, "layer" or "batch".
+        prenorm: Whether the norm stands before the layer.
     """
 
     def __init__(

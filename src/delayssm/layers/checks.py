@@ -14,12 +14,12 @@ Lengths = Int[Tensor, " B"] | Sequence[int] | Spans | None
 Positions = Int[Tensor, "B T"] | None
 
 
-def check_sequence(x: Tensor, width: int, dtype: torch.dtype) -> None:
+def check_sequence(x: Tensor, width: int, dtype: torch.dtype, name: str = "d_model") -> None:
     """Raise unless x is (batch, length, width), in a dtype that a module computing in `dtype` takes without loss."""
     if x.ndim != 3:
         raise ValueError(f"expected x of shape (batch, length, {width}), not {tuple(x.shape)}")
     if x.shape[-1] != width:
-        raise ValueError(f"x has width {x.shape[-1]}, but this module has d_model = {width}")
+        raise ValueError(f"x has width {x.shape[-1]}, but this module has {name} = {width}")
     reduced = x.dtype in (torch.float16, torch.bfloat16) and dtype == torch.float32
     if x.dtype != dtype and not reduced:
         raise TypeError(f"x is {x.dtype}, but this module computes in {dtype}; use x.to({dtype}) or module.to(x.dtype)")

@@ -101,5 +101,5 @@ class Values(nn.Linear):
 
     def forward(self, x: Float[Tensor, "B L F"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """Return the vectors of values. Padding may hold anything, NaN included, also in the backward pass."""
-        check_sequence(x, self.in_features, self.weight.dtype)
+        check_sequence(x, self.in_features, self.weight.dtype, "features")
         return super().forward(without_padding(x, check_lengths(lengths, x)))

@@ -120,7 +120,8 @@ class Streaming(nn.Module, ABC, Generic[S]):
         reset_parameters(self)
 
     @abstractmethod
-    def _first_state(self, batch_size: int, max_length: int | None) -> S: ...
+    def _first_state(self, batch_size: int, max_length: int | None) -> S:
+        """Return the state of new streams, for `init_state`."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_identity"}

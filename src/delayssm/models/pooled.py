@@ -109,8 +109,8 @@ class PooledModel(Streaming[PooledState]):
         inputs: `Tokens` or `Values`.
         backbone: Stack of blocks of any kind.
         outputs: Numbers in an answer; None for no head: the answer is the pooled vector.
-        pooling: Pooling over time, as in `PooledModelConfig`.
-        norm: Norm after the backbone, as in `PooledModelConfig`.
+        pooling: "mean" over the valid times, or the "last" of them.
+        norm: Norm after the backbone, "layer" or "batch"; None where the last block ends with one.
     """
 
     def __init__(

@@ -10,13 +10,13 @@ import tyro
 def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
     """Evaluate the best weights of a run.
 
-    Prints the metric on test samples and its chance level. For delayed memory, prints the accuracy at each lag on newly
-    drawn samples.
+    Prints the metric on test samples and its chance level. For delayed memory, which has no test samples, prints the
+    accuracy at each lag on validation samples: those that selected the weights, unless another seed is given.
 
     Args:
         directory: Directory of the run.
         samples: Largest number of samples to evaluate on.
-        seed: Seed of newly drawn samples. By default that of the run.
+        seed: Seed of the samples of delayed memory. By default that of the run.
     """
     from delayssm_lab.tasks.delayed import DelayedMemory
     from delayssm_lab.tasks.task import Split

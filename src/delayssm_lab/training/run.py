@@ -76,7 +76,10 @@ class Training:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"exactly one of steps and epochs must be given, not {self.steps} and {self.epochs}")
+            raise ValueError(
+                f"exactly one of steps and epochs must be given, not {self.steps} and {self.epochs}; "
+                "set the other to None"
+            )
         for name in ("batch_size", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -150,8 +153,10 @@ def to_json(value: Any) -> Any:
 
 def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
     """Write a run and the environment in which it began to config.json in its directory."""
-    directory.mkdir(parents=True, exist_ok=True)
+    if not isinstance(run.task, AnyTask):
+        raise TypeError(f"{type(run.task).__name__} is not a task of runs; add it to AnyTask in {__name__}")
     content = {"run": _CONVERTER.unstructure(run), "environment": environment}
+    directory.mkdir(parents=True, exist_ok=True)
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
 
 

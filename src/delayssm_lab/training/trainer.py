@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 from torch import distributed, nn
 
 from delayssm.allocator import keep_freed_memory
+from delayssm.config import differences
 from delayssm.layers.norms import BatchNorm
 from delayssm.layers.optim import param_groups
 from delayssm.storage import files
@@ -35,7 +36,7 @@ from delayssm_lab.training import checkpoint
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
-from delayssm_lab.training.run import Run, load
+from delayssm_lab.training.run import Run, load, to_json
 from delayssm_lab.training.run import save as save_run
 
 Summary = dict[str, float]
@@ -49,8 +50,11 @@ def create(directory: Path, run: Run) -> None:
     """Create the directory of a run. If it exists, it must hold the same run."""
     if not (directory / "config.json").exists():
         save_run(directory, run, {})
-    elif load(directory)[0] != run:
-        raise FileExistsError(f"{directory} holds another run; choose another directory or delete that one")
+    elif (other := load(directory)[0]) != run:
+        raise FileExistsError(
+            f"{directory} holds another run ({differences(to_json(other), to_json(run))}); choose another directory "
+            "with --out or delete that one"
+        )
 
 
 def train(directory: Path, display: Display) -> Summary:

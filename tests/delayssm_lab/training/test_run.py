@@ -184,3 +184,9 @@ def test_schedules() -> None:
 def test_wrong_settings_are_errors(setting: str, value: float) -> None:
     with pytest.raises(ValueError, match=setting):
         Training(**{"steps": 1, "batch_size": 1, setting: value})  # type: ignore[arg-type]
+
+
+def test_a_task_that_runs_do_not_know_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="str is not a task of runs; add it to AnyTask"):
+        save(tmp_path / "run", replace(tiny(), task="copy"), {})  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
