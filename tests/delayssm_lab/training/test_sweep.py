@@ -126,5 +126,5 @@ def test_runs_need_directories_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="several runs have the directory"):
         prepare([tiny(), tiny(steps=13)], tmp_path)
     prepare([tiny()], tmp_path)
-    with pytest.raises(FileExistsError, match="holds another run .*training.steps is 12 there and 13 here.*--out"):
+    with pytest.raises(FileExistsError, match=r"holds another run .*training\.steps is 12 there and 13 here.*--out"):
         prepare([replace(tiny(), label="DS4D", training=tiny(steps=13).training)], tmp_path)
