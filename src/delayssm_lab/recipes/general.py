@@ -166,8 +166,8 @@ class Small:
 
 #: Ten of the 35 words of Speech Commands.
 WORDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
-_SPEECH = "10 words of 35, 2,200 clips; means of 8 samples, so 2,000 times of 16,000"
-_BIDMC = "means of 4 samples, so 1,000 times of 4,000"
+_SPEECH = "10 words of 35, 2,200 clips; means of 8 samples, so 2,000 times of 16,000; 12 epochs of 40"
+_BIDMC = "means of 4 samples, so 1,000 times of 4,000; 4 epochs of 500"
 MINI: dict[BenchmarkName, Small] = {
     "smnist": Small(SequentialMNIST(), 1400, 32, "0.8 epochs of 20"),
     "sc-ar": Small(SpeechCommands(WORDS, pooling="last", every=8), 2400, 8, _SPEECH),
@@ -177,11 +177,17 @@ MINI: dict[BenchmarkName, Small] = {
     "bidmc-spo2": Small(BIDMC("SpO2", every=4), 1500, 16, _BIDMC),
     "listops": Small(ListOps(), 1200, 16, "10,000 samples of 96,000, 2 epochs of 40", width=56),
     "text": Small(
-        Text(1024), 2000, 16, "the first 1,024 characters of 4,096; 5,000 test reviews of 25,000", test_size=5000
+        Text(1024),
+        2000,
+        16,
+        "1,024 characters of 4,096; 1.4 epochs of 32; 5,000 test reviews of 25,000",
+        test_size=5000,
     ),
     "retrieval": Small(Retrieval(512), 1000, 32, "made-up documents instead of AAN, 512 characters of 4,000", width=56),
     "image": Small(GrayCIFAR(), 1200, 32, "10,000 images of 50,000, 4 epochs of 200"),
-    "pathfinder": Small(Pathfinder(20, 3), 1500, 64, "20 x 20 pixels, paths of 3 dashes, instead of 32 x 32 and 14"),
+    "pathfinder": Small(
+        Pathfinder(20, 3), 1500, 64, "20 x 20 pixels, paths of 3 dashes, instead of 32 x 32 and 14; 1.2 epochs of 200"
+    ),
     "path-x": Small(Pathfinder(128, 6), 500, 4, "paths of 6 dashes instead of 14, 2,000 images of 160,000"),
 }
 
