@@ -27,8 +27,8 @@ check: $(READY)
 # Measures everything again. To resume after an interruption, run the commands below the first.
 bench: $(READY)
 	rm -rf runs/bench
-	$(BIN)/delayssm reproduce --work runs/bench kernel-accuracy fft-accuracy import-time kernel-speed training-speed \
-		long-sequences model-speed full-size decoding-speed prompt-speed generator-speed gpu-binaries
+	$(BIN)/delayssm reproduce --work runs/bench $$($(BIN)/python -c \
+		'from delayssm_lab.studies.catalogue import measurements; print(*(study.name for study in measurements()))')
 	$(BIN)/python -m docs.refresh
 
 $(LAB): pyproject.toml constraints.txt

@@ -86,8 +86,7 @@ class PooledModelConfig(Config):
 
     def __post_init__(self) -> None:
         check_outputs(self.outputs)
-        if self.pooling not in get_args(Pooling):
-            raise ValueError(f'pooling must be "mean" or "last", not {self.pooling!r}')
+        check_pooling(self.pooling)
         if self.norm is not None:
             check_norm(self.norm)
 
@@ -100,6 +99,12 @@ def check_outputs(outputs: int | None) -> None:
     """Raise unless an answer can have so many numbers."""
     if outputs is not None and outputs < 1:
         raise ValueError(f"outputs must be at least 1, or None for no head, not {outputs}")
+
+
+def check_pooling(pooling: Pooling) -> None:
+    """Raise unless there is such a pooling."""
+    if pooling not in get_args(Pooling):
+        raise ValueError(f'pooling must be "mean" or "last", not {pooling!r}')
 
 
 class PooledModel(Streaming[PooledState]):
@@ -123,8 +128,7 @@ class PooledModel(Streaming[PooledState]):
     ) -> None:
         super().__init__()
         check_outputs(outputs)
-        if pooling not in get_args(Pooling):
-            raise ValueError(f'pooling must be "mean" or "last", not {pooling!r}')
+        check_pooling(pooling)
         width = inputs.config.d_model
         if width != backbone.d_model:
             raise ValueError(f"the input layer has width {width}, but the backbone has {backbone.d_model}")
