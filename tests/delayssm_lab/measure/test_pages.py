@@ -1,4 +1,4 @@
-"""The measurements, `make bench` and the pages belong together."""
+"""The measurements and the pages belong together."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,6 @@ from pathlib import Path
 from delayssm_lab.studies.catalogue import gpu_measurements, measurements
 
 ROOT = Path(__file__).parents[3]
-
-
-def test_make_bench_makes_every_measurement() -> None:
-    recipe = (ROOT / "Makefile").read_text().partition("\nbench:")[2].partition("\n\n")[0]
-    (names,) = re.findall(r"reproduce --work \S+ ((?:[\w-]+|\\\n|\s)+)\n\t\$", recipe)
-    assert names.replace("\\\n", " ").split() == [study.name for study in measurements()]
 
 
 def test_every_measurement_is_on_a_page() -> None:
