@@ -1,0 +1,185 @@
+"""Vectors of complex numbers in compiled loops.
+
+A loop over channels that reads and writes several rows of one array is not vectorised by the compiler: it cannot rule
+out that the rows overlap. The functions here are therefore written out for whole vectors. Such a function runs once,
+when a loop that calls it is compiled. Its arguments stand for values that will be there later, and every operation
+with them becomes an instruction.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic
+
+#: Products may be fused with sums, and the sign of zero does not matter.
+_FLAGS = ("contract", "nsz")
+_INT, _LANE = ir.IntType(64), ir.IntType(32)
+
+
+def _vector_bytes() -> int:
+    features = numba.config.CPU_FEATURES
+    wide = "+avx512f" in features if features is not None else binding.get_host_cpu_features().get("avx512f", False)
+    return 64 if wide else 32
+
+
+#: Size of a vector: a register with AVX-512, and elsewhere one register of AVX2 or two of smaller ones.
+VECTOR_BYTES = _vector_bytes()
+
+
+class Index:
+    """A whole number of the program that is being compiled."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value = builder, value
+
+    def __add__(self, other: Index | int) -> Index:
+        return Index(self.builder, self.builder.add(self.value, _integer(other)))
+
+    def __mul__(self, other: Index | int) -> Index:
+        return Index(self.builder, self.builder.mul(self.value, _integer(other)))
+
+    def below(self, other: Index) -> Any:
+        """Return the condition that this number is less than another."""
+        return self.builder.icmp_signed("<", self.value, other.value)
+
+
+def _integer(number: Index | int) -> Any:
+    return number.value if isinstance(number, Index) else ir.Constant(_INT, number)
+
+
+class Real:
+    """A real number of each channel."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value = builder, value
+
+    def __add__(self, other: Real) -> Real:
+        return Real(self.builder, self.builder.fadd(self.value, other.value, flags=_FLAGS))
+
+    def __sub__(self, other: Real) -> Real:
+        return Real(self.builder, self.builder.fsub(self.value, other.value, flags=_FLAGS))
+
+    def __mul__(self, other: Real | float) -> Real:
+        factor = other.value if isinstance(other, Real) else self._constant(other)
+        return Real(self.builder, self.builder.fmul(self.value, factor, flags=_FLAGS))
+
+    def __neg__(self) -> Real:
+        return Real(self.builder, self.builder.fneg(self.value, flags=_FLAGS))
+
+    def zero(self) -> Real:
+        """Return 0 of the same kind."""
+        return Real(self.builder, self._constant(0.0))
+
+    def _constant(self, number: float) -> Any:
+        return ir.Constant(self.value.type, [number] * self.value.type.count)
+
+
+class Complex:
+    """A complex number of each channel."""
+
+    def __init__(self, re: Real, im: Real) -> None:
+        self.re, self.im = re, im
+
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(self.re + other.re, self.im + other.im)
+
+    def __sub__(self, other: Complex) -> Complex:
+        return Complex(self.re - other.re, self.im - other.im)
+
+    def __mul__(self, other: Complex | complex) -> Complex:
+        if isinstance(other, Complex):
+            return Complex(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
+        re, im = complex(other).real, complex(other).imag
+        if im == 0:
+            return Complex(self.re * re, self.im * re)
+        if re == 0:
+            return Complex(-self.im, self.re) if im == 1 else Complex(-(self.im * im), self.re * im)
+        assert abs(re) == im, "no butterfly has any other constant"
+        if re > 0:
+            return Complex((self.re - self.im) * re, (self.re + self.im) * re)
+        return Complex((self.re + self.im) * re, (self.re - self.im) * im)
+
+    def times_conjugate(self, other: Complex) -> Complex:
+        """Return the product with the conjugate of a number."""
+        return Complex(self.re * other.re + self.im * other.im, self.im * other.re - self.re * other.im)
+
+    def scaled(self, factor: Real) -> Complex:
+        """Return the product with a real number."""
+        return Complex(self.re * factor, self.im * factor)
+
+
+class Memory:
+    """An array of float32 or float64, one after another in memory. One vector has a number for each of its lanes."""
+
+    def __init__(self, builder: Any, kind: Any, start: Any) -> None:
+        double = kind.dtype == types.float64
+        self.builder, self.start = builder, start
+        self.size = 8 if double else 4
+        self.lanes = VECTOR_BYTES // self.size
+        self.kind = ir.VectorType(ir.DoubleType() if double else ir.FloatType(), self.lanes)
+
+    def address(self, i: Index | int) -> Any:
+        """Return the address of element i."""
+        return self.builder.gep(self.start, [_integer(i)])
+
+    def load(self, address: Any) -> Real:
+        """Return the vector at an address, aligned or not."""
+        pointer = self.builder.bitcast(address, self.kind.as_pointer())
+        return Real(self.builder, self.builder.load(pointer, align=self.size))
+
+    def store(self, address: Any, vector: Real) -> None:
+        """Write a vector to an address, aligned or not."""
+        pointer = self.builder.bitcast(address, self.kind.as_pointer())
+        self.builder.store(vector.value, pointer, align=self.size)
+
+    def __getitem__(self, i: Index) -> Complex:
+        """Return complex vector number i: its real parts, followed by its imaginary parts."""
+        at = i * (2 * self.lanes)
+        return Complex(self.load(self.address(at)), self.load(self.address(at + self.lanes)))
+
+    def __setitem__(self, i: Index, z: Complex) -> None:
+        at = i * (2 * self.lanes)
+        self.store(self.address(at), z.re)
+        self.store(self.address(at + self.lanes), z.im)
+
+    def everywhere(self, i: Index | int) -> Complex:
+        """Return complex number i, the same in all lanes."""
+        return Complex(self._repeat(i * 2), self._repeat(i * 2 + 1))
+
+    def _repeat(self, i: Index | int) -> Real:
+        undefined = ir.Constant(self.kind, ir.Undefined)
+        number = self.builder.load(self.address(i), align=self.size)
+        vector = self.builder.insert_element(undefined, number, ir.Constant(_LANE, 0))
+        lanes = ir.Constant(ir.VectorType(_LANE, self.lanes), [0] * self.lanes)
+        return Real(self.builder, self.builder.shuffle_vector(vector, undefined, lanes))
+
+
+def vectorised(function: Callable[..., None]) -> Any:
+    """Make a function of `Memory` and `Index` callable from compiled loops, which pass arrays and integers."""
+
+    def define(context: Any, *kinds: Any) -> Any:
+        def generate(target: Any, builder: Any, signature: Any, values: Any) -> Any:
+            arguments: list[Memory | Index] = []
+            for kind, value in zip(signature.args, values, strict=True):
+                if isinstance(kind, types.Array):
+                    array = target.make_array(kind)(target, builder, value=value)
+                    arguments.append(Memory(builder, kind, array.data))
+                else:
+                    arguments.append(Index(builder, value))
+            function(*arguments)
+            return target.get_dummy_value()
+
+        passed = [kind if isinstance(kind, types.Array) else types.int64 for kind in kinds]
+        return types.void(*passed), generate
+
+    names = ["context", *inspect.signature(function).parameters]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    define.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    define.__name__ = define.__qualname__ = function.__name__
+    return intrinsic(define)
