@@ -13,7 +13,7 @@ import torch
 from jaxtyping import install_import_hook
 
 os.environ["TRITON_INTERPRET"] = "1"  # GPU kernels run on CPU tensors; read when triton is imported
-MATHEMATICS = ["convolution", "fft", "kernel", "pairs", "parameters", "recurrence", "spans"]
+MATHEMATICS = ["convolution", "kernel", "pairs", "parameters", "recurrence", "spans"]
 
 with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "beartype.beartype"):
     import delayssm
@@ -44,14 +44,10 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Use one thread in tests that train, because several run at once and would wait for each other."""
-    import numba
-
-    before = torch.get_num_threads(), numba.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
     yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -33,13 +33,20 @@ if os.environ.get("TRITON_INTERPRET") == "1":
     _CHOICES["cpu"].append("triton")
 
 
-class TransferGradients(NamedTuple):
-    """Gradients of the inputs of `Backend.transfer`, all float64."""
+class KernelGradients(NamedTuple):
+    """Gradients of the inputs of `Backend.kernel`, all float64."""
 
     lam: Tensor  # (H, n, 2)
     mu: Tensor  # (H, n, 2)
     w: Tensor  # (D, H, n, 2)
     alpha: Tensor  # (H,)
+
+
+class ConvolutionGradients(NamedTuple):
+    """Gradients of the inputs of `Backend.convolve`."""
+
+    x: Tensor  # (B, L, H)
+    kernel: Tensor  # (D, L, H)
 
 
 class ScanGradients(NamedTuple):
@@ -66,30 +73,40 @@ class Backend(Protocol):
     has its own, see `delayssm.system.layout`. position (B,) int64 counts the tokens seen.
     """
 
-    def transfer(
-        self, *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
-    ) -> Tensor:
-        """Return the transfer function on the half grid z_m = e^(2 pi i m / size) / rho, m = 0..size//2.
+    def kernel(
+        self, *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor,
+        length: int, size: int, eps: float, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
+        """Return the impulse response, (D, length, H), from the transfer function at about `size` points.
 
-        With u = 1/z_m and v = u^k ((1 - alpha) + alpha u),
+        With u on the circle |u| = rho, and v = u^k ((1 - alpha) + alpha u),
 
-            K(z_m) = sum over modes of  w / (1 - lam u - mu v) + conj(w) / (1 - conj(lam) u - conj(mu) v).
+            K(u) = sum over modes of  w / (1 - lam u - mu v) + conj(w) / (1 - conj(lam) u - conj(mu) v),
 
-        The coefficients are float64; the sum is computed in dtype. In float32 a slow mode near zero frequency would
+        which is the sum over t of K_t u^t. At all M >= size points where u^M = eps or, for half of that number of
+        complex values, u^(M/2) = i sqrt(eps), its inverse transform is rho^t K_t and echoes of relative size eps.
+
+        The coefficients are float64; all else is computed in dtype. In float32 a slow mode near zero frequency would
         drown, as its denominator is the small difference of numbers close to 1. Written as
 
             1 - lam u - mu v = (1 - lam) + lam (1 - u) - mu v
 
-        with 1 - lam and 1 - u rounded after the subtraction, nothing is lost. The result is (D, H, size//2 + 1, 2).
+        with 1 - lam and 1 - u rounded after the subtraction, nothing is lost.
         """
 
-    def transfer_backward(
-        self, *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
-    ) -> TransferGradients:
-        """Return the gradients for `grad`, the gradient of the result of `transfer`, in its dtype."""
+    def kernel_backward(
+        self, *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+    ) -> KernelGradients:
+        """Return the gradients for `grad`, the gradient of the result of `kernel`, in its dtype."""
 
-    def transpose(self, source: Tensor, target: Tensor) -> None:
-        """Set target[i, b, a] = source[i, a, b]. Either may be a slice of something larger."""
+    def convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
+        """Return y_t = sum over s <= t of K_0[t - s] x_s, for x (B, L, H) and K (D, L, H).
+
+        With a second direction, + sum over s > t of K_1[s - t - 1] x_s. Both have the same dtype.
+        """
+
+    def convolve_backward(self, grad: Tensor, x: Tensor, kernel: Tensor) -> ConvolutionGradients:
+        """Return the gradients for that of y."""
 
     def scan(
         self, *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,

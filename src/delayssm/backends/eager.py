@@ -3,7 +3,9 @@
 Gradients of a complex z are d/d(re z) + i d/d(im z), as in torch.
 """
 
+import functools
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -16,14 +18,57 @@ from delayssm.backends import (
     FIRST_SLOT,
     INPUT_COUNT,
     SLOT_COUNT,
+    ConvolutionGradients,
+    KernelGradients,
     ScanGradients,
-    TransferGradients,
 )
+from delayssm.backends.lengths import fast_length
+
+#: Size of one padded slice of a batch. A transform of the whole would spend its time moving temporaries through memory.
+_SLICE_BYTES = {"cpu": 1 << 22}
+_SLICE_BYTES_ELSEWHERE = 1 << 28
+
+
+def kernel(
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    return from_transfer(transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype), length, size, eps)
+
+
+def kernel_backward(
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+) -> KernelGradients:
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    return transfer_backward(grad=to_transfer(grad, size, eps), **system, size=size, rho=eps ** (1 / size))
+
+
+def from_transfer(K: Tensor, length: int, size: int, eps: float) -> Tensor:
+    """Return the kernel (D, length, H) that has a transfer function (D, H, size//2 + 1, 2) on the half grid."""
+    damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
+    return (damped * _restore(length, size, eps, K.dtype, K.device)).transpose(1, 2).contiguous()
+
+
+def to_transfer(grad: Tensor, size: int, eps: float) -> Tensor:
+    """Apply the adjoint of `from_transfer`."""
+    restored = grad.transpose(1, 2) * _restore(grad.shape[1], size, eps, grad.dtype, grad.device)
+    G = torch.fft.rfft(restored, n=size) / size
+    G[..., 1 : (size + 1) // 2] *= 2  # the half grid stands for both halves, save for its ends
+    return torch.view_as_real(G)
+
+
+@functools.lru_cache(maxsize=32)
+def _restore(length: int, size: int, eps: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return rho^-t for t < length, where rho^size = eps."""
+    t = torch.arange(length, dtype=torch.float64, device=device)
+    return torch.pow(eps, -t / size).to(dtype)
 
 
 def transfer(
     *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
 ) -> Tensor:
+    """Return the transfer function at u = rho e^(-2 pi i m / size), m = 0..size//2, as (D, H, size//2 + 1, 2)."""
     w = _complex(w).unsqueeze(-1).to(dtype.to_complex())
     u, v, _ = _on_grid(k, alpha, size, rho)
     R, S = _resolvents(lam, mu, u, v, dtype)
@@ -32,7 +77,7 @@ def transfer(
 
 def transfer_backward(
     *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
-) -> TransferGradients:
+) -> KernelGradients:
     dtype = grad.dtype
     u, v, dv = _on_grid(k, alpha, size, rho)
     R, S = _resolvents(lam, mu, u, v, dtype)
@@ -45,7 +90,7 @@ def transfer_backward(
     g_mu = (w.conj() * ((v * X).conj() + v * Y)).sum(-1).sum(0)
     g_alpha = (dv * (w * mu * X + (w * mu).conj() * Y)).real.sum((0, 2, 3))
     lam, mu, w = (torch.view_as_real(z.resolve_conj()).double() for z in (g_lam, g_mu, g_w))
-    return TransferGradients(lam, mu, w, g_alpha.double())
+    return KernelGradients(lam, mu, w, g_alpha.double())
 
 
 def _on_grid(k: Tensor, alpha: Tensor, size: int, rho: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,8 +120,65 @@ def _root_of_unity(m: Tensor, size: int) -> Tensor:
     return torch.polar(torch.ones_like(angle), angle)
 
 
-def transpose(source: Tensor, target: Tensor) -> None:
-    target.copy_(source.transpose(1, 2))
+def convolve(x: Tensor, kernel: Tensor) -> Tensor:
+    size = fast_length(2 * x.shape[1] - 1)
+    spectrum = torch.fft.rfft(_circular(kernel, size))
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for rows, channels in _slices(x, size):
+        y[rows, :, channels] = _signal(_spectrum(x, rows, channels, size) * spectrum[channels], x.shape[1], size)
+    return y
+
+
+def convolve_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> ConvolutionGradients:
+    size = fast_length(2 * x.shape[1] - 1)
+    conjugate = torch.fft.rfft(_circular(kernel, size)).conj()
+    g_spectrum = torch.zeros_like(conjugate)
+    g_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for rows, channels in _slices(x, size):
+        X, G = (_spectrum(signal, rows, channels, size) for signal in (x, grad))
+        g_spectrum[channels] += (X.conj() * G).sum(0)
+        g_x[rows, :, channels] = _signal(G * conjugate[channels], x.shape[1], size)
+    return ConvolutionGradients(g_x, _uncircular(torch.fft.irfft(g_spectrum, n=size), kernel))
+
+
+def _circular(kernel: Tensor, size: int) -> Tensor:
+    """Turn (D, L, H) into (H, size): K_0[t] at lag t, K_1[t] at lag -(t + 1), which is size - 1 - t."""
+    _, length, channels = kernel.shape
+    full = kernel.new_zeros(channels, size)
+    full[:, :length] = kernel[0].T
+    if len(kernel) == 2 and length > 1:
+        full[:, -(length - 1) :] = kernel[1, : length - 1].flip(0).T
+    return full
+
+
+def _uncircular(full: Tensor, kernel: Tensor) -> Tensor:
+    """Apply the adjoint of `_circular`."""
+    length = kernel.shape[1]
+    g = torch.zeros_like(kernel, memory_format=torch.contiguous_format)
+    g[0] = full[:, :length].T
+    if len(kernel) == 2 and length > 1:
+        g[1, : length - 1] = full[:, -(length - 1) :].flip(-1).T
+    return g
+
+
+def _slices(x: Tensor, size: int) -> Iterator[tuple[slice, slice]]:
+    """Yield some rows of all channels at a time, or where one row is too much, some channels of one row."""
+    batch, _, width = x.shape
+    lines = max(1, _SLICE_BYTES.get(x.device.type, _SLICE_BYTES_ELSEWHERE) // (size * x.element_size()))
+    channels, rows = min(width, lines), max(1, lines // width)
+    for h in range(0, width, channels):
+        for i in range(0, batch, rows):
+            yield slice(i, min(i + rows, batch)), slice(h, min(h + channels, width))
+
+
+def _spectrum(x: Tensor, rows: slice, channels: slice, size: int) -> Tensor:
+    spectrum: Tensor = torch.fft.rfft(x[rows, :, channels].transpose(1, 2), n=size)
+    return spectrum
+
+
+def _signal(spectrum: Tensor, length: int, size: int) -> Tensor:
+    signal: Tensor = torch.fft.irfft(spectrum, n=size)[..., :length].transpose(1, 2)
+    return signal
 
 
 def scan(

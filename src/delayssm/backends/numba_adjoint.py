@@ -1,7 +1,6 @@
 """The backward pass of a chunk through rings. Shapes are those of `delayssm.backends.Backend`."""
 
 import numpy as np
-from numba import prange
 
 from delayssm.backends import FIRST_SLOT, SLOT_COUNT
 from delayssm.backends.numba_compile import Array, Arrays, compiled
@@ -86,10 +85,10 @@ def _channel(
                 g_feedback[row, first + s, 0, n], g_feedback[row, first + s, 1, n] = F[s, 0, n], F[s, 1, n]
 
 
-@compiled(parallel=True)
+@compiled()
 def scan_backward(
-    grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array,
-    state: Array, feedback: Array, gradients: Arrays,
+    part: int, parts: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array,
+    layout: Array, state: Array, feedback: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
-    for h in prange(len(alpha)):
+    for h in range(part, len(alpha), parts):
         _channel(h, grads, coefs, alpha, x, lengths, position, layout, state, feedback, gradients)

@@ -1,57 +1,97 @@
 """The operations fused for CPUs: nothing of size channels x modes x length is ever stored.
 
-This file converts tensors and decides on threads; the loops are in `numba_transfer`, `numba_recurrence` and
-`numba_adjoint`. The transfer function is computed in float64 only, so other dtypes go to the eager backend.
+This file converts tensors and divides the work; the loops are in the files whose names begin with `numba_`. Kernels
+are computed in float64 only, so other dtypes go to the eager backend.
 """
 
 import functools
 import math
 import threading
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from delayssm.backends import ScanGradients, TransferGradients, eager, numba_adjoint, numba_recurrence, numba_transfer
+from delayssm.backends import (
+    ConvolutionGradients,
+    KernelGradients,
+    ScanGradients,
+    eager,
+    numba_adjoint,
+    numba_convolution,
+    numba_kernel,
+    numba_recurrence,
+)
+from delayssm.backends.numba_vectors import VECTOR_BYTES
+from delayssm.backends.ring import Ring
+from delayssm.backends.threads import parts_for, run
 
-#: Below this many elementary updates a second thread costs more than it brings.
-_PARALLEL_WORK = 200_000
+#: Rows of a batch whose kernel gradients are added up in one place. The order of a sum must not depend on the number
+#: of threads.
+_ROWS = 16
 
-#: One of numba's threading layers aborts the process when two threads enter it at once.
-_one_at_a_time = threading.Lock()
+#: Spectra of neighbouring channels that are kept at hand together, because their signals lie side by side in memory.
+_GROUP_BYTES = 1 << 20
+
+#: Scratch memory that is kept from one call to the next: new memory has to be mapped and cleared by the system.
+_KEPT_BYTES = 1 << 26
+_kept = threading.local()
 
 
-def transfer(
-    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float, dtype: torch.dtype
-) -> Tensor:
+def kernel(
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
     if dtype != torch.float64:
-        return eager.transfer(lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho, dtype=dtype)
-    out = w.new_empty(*w.shape[:2], size // 2 + 1, 2)
-    system = _arrays(lam, mu, w, k, alpha)
-    run(numba_transfer.transfer, _threads(w.numel() * size), system, _roots(size), rho, _array(out))
+        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+        return eager.kernel(**system, length=length, size=size, eps=eps, dtype=dtype)
+    ring, out = Ring.at_least((size + 1) // 2), w.new_empty(len(w), length, w.shape[1])
+    parts = parts_for(w.numel() * size)
+    arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, length, eps), ring.parts(np.float64)
+    run(numba_kernel.kernel, parts, *arguments, _work(ring, parts, 1, torch.float64)[:, 0], out.numpy())
     return out
 
 
-def transfer_backward(
-    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
-) -> TransferGradients:
+def kernel_backward(
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+) -> KernelGradients:
     if grad.dtype != torch.float64:
-        return eager.transfer_backward(grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho)
-    gradients = TransferGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
-    system = _arrays(lam, mu, w, k, alpha)
-    arguments = (_array(grad), system, _roots(size), rho, _arrays(*gradients))
-    run(numba_transfer.transfer_backward, _threads(w.numel() * size), *arguments)
+        return eager.kernel_backward(grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, eps=eps)
+    ring, gradients = Ring.at_least((size + 1) // 2), KernelGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
+    parts = parts_for(w.numel() * size)
+    arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, grad.shape[1], eps), ring.parts(np.float64)
+    work = _work(ring, parts, 1, torch.float64)[:, 0]
+    run(numba_kernel.kernel_backward, parts, _array(grad), *arguments, work, _arrays(*gradients))
     return gradients
 
 
-def transpose(source: Tensor, target: Tensor) -> None:
-    # Rows a power of two apart compete for the same places in the cache, so few of the longer ones at a time.
-    read, write = (8, 64) if source.stride(1) > target.stride(1) else (16, 16)
-    run(numba_transfer.transpose, _threads(source.numel()), source.numpy(), target.numpy(), read, write)
+def convolve(x: Tensor, kernel: Tensor) -> Tensor:
+    lanes = VECTOR_BYTES // x.element_size()
+    if x.shape[2] < lanes:  # too few channels for one vector
+        more = lanes - x.shape[2]
+        return convolve(F.pad(x, (0, more)), F.pad(kernel, (0, more)))[..., : x.shape[2]].contiguous()
+    ring, y = Ring.at_least(x.shape[1]), torch.empty_like(x, memory_format=torch.contiguous_format)
+    parts, group = _division(x, ring, lanes)
+    work = _work(ring, parts, group + 1, x.dtype)
+    run(numba_convolution.convolve, parts, *_flat(x, kernel, y), *_sizes(x, kernel, ring), group, _ROWS, work)
+    return y
+
+
+def convolve_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> ConvolutionGradients:
+    lanes, H = VECTOR_BYTES // x.element_size(), x.shape[2]
+    if lanes > H:
+        g = convolve_backward(*(F.pad(t, (0, lanes - H)) for t in (grad, x, kernel)))
+        return ConvolutionGradients(*(t[..., :H].contiguous() for t in g))
+    ring, g_x = Ring.at_least(x.shape[1]), torch.empty_like(x, memory_format=torch.contiguous_format)
+    g_kernel = kernel.new_empty(-(-len(x) // _ROWS), *kernel.shape)
+    parts, group = _division(x, ring, lanes)
+    work = _work(ring, parts, 2 * group + 2, x.dtype)
+    arguments = *_flat(grad, x, kernel, g_x, g_kernel), *_sizes(x, kernel, ring), group, _ROWS, work
+    run(numba_convolution.convolve_backward, parts, *arguments)
+    return ConvolutionGradients(g_x, g_kernel.sum(0) if len(g_kernel) > 1 else g_kernel[0])
 
 
 def scan(
@@ -61,8 +101,8 @@ def scan(
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     memory = tuple(t.numpy() for t in (h, feedback, copies, inputs))
-    threads = _threads(x.numel() * h.shape[-1])
-    scratch = np.empty((threads, numba_recurrence.SCRATCH))
+    parts = parts_for(x.numel() * h.shape[-1])
+    scratch = np.empty((parts, numba_recurrence.SCRATCH))
     arguments = (
         rows(lam, mu, b, c).numpy(),
         *_arrays(k, alpha, x, lengths, position, layout),
@@ -70,7 +110,7 @@ def scan(
         _array(y),
         scratch,
     )
-    run(numba_recurrence.scan, threads, *arguments)
+    run(numba_recurrence.scan, parts, *arguments)
     return y
 
 
@@ -86,7 +126,7 @@ def scan_backward(
         *_arrays(coefs, alpha, x, lengths, position, layout, h, feedback),
         _arrays(*gradients),
     )
-    run(numba_adjoint.scan_backward, _threads(x.numel() * h.shape[-1]), *arguments)
+    run(numba_adjoint.scan_backward, parts_for(x.numel() * h.shape[-1]), *arguments)
     g_coefs, g_alpha, g_x, g_h, g_feedback = gradients
     lam, mu, b, c = (z.clone() for z in g_coefs.view(len(alpha), 4, 2, -1).transpose(2, 3).unbind(1))
     return ScanGradients(lam, mu, b, c, g_alpha, g_x, g_h, g_feedback)
@@ -97,22 +137,41 @@ def rows(lam: Tensor, mu: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return torch.cat([z.detach().transpose(1, 2) for z in (lam, mu, b, c)], 1)
 
 
-def threads() -> int:
-    """Return the number of threads: as many as torch uses."""
-    most: int = numba.config.NUMBA_NUM_THREADS
-    return min(torch.get_num_threads(), most)
+def _division(x: Tensor, ring: Ring, lanes: int) -> tuple[int, int]:
+    """Return the number of parts, and how many blocks of channels make a group: few enough to keep all parts busy."""
+    parts = parts_for(x.numel())
+    tasks = -(-x.shape[2] // lanes) * -(-len(x) // _ROWS)
+    return parts, max(1, min(tasks // (2 * parts), _GROUP_BYTES // (2 * VECTOR_BYTES * ring.size)))
 
 
-def _threads(work: int) -> int:
-    """Return the number of threads for some amount of work: one where a second would not pay."""
-    return threads() if work >= _PARALLEL_WORK else 1
+def _sizes(x: Tensor, kernel: Tensor, ring: Ring) -> tuple[Any, ...]:
+    return (*x.shape, len(kernel)), ring.size, ring.parts(str(x.dtype).removeprefix("torch."))
 
 
-def run(loops: Callable[..., Any], threads: int, *args: Any) -> Any:
-    """Call compiled code with a number of threads."""
-    with _one_at_a_time:
-        numba.set_num_threads(threads)
-        return loops(*args)
+def _work(ring: Ring, parts: int, count: int, dtype: torch.dtype) -> NDArray[Any]:
+    """Return work arrays of a transform, (parts, count, 2 m lanes), and whatever was in them."""
+    length = 2 * ring.size * VECTOR_BYTES // dtype.itemsize
+    size = parts * count * length
+    memory: Tensor | None = getattr(_kept, "memory", None)
+    if memory is None or memory.nbytes < size * dtype.itemsize:
+        memory = torch.empty(size * dtype.itemsize, dtype=torch.uint8)  # aligned to the lines of the cache
+        if memory.nbytes <= _KEPT_BYTES:
+            _kept.memory = memory
+    array: NDArray[Any] = memory[: size * dtype.itemsize].view(dtype).view(parts, count, length).numpy()
+    return array
+
+
+@functools.lru_cache(maxsize=32)
+def _contour(m: int, length: int, eps: float) -> tuple[Any, ...]:
+    """Return where a transfer function is sampled for 2 m times of a kernel, and what restores them.
+
+    These are the frequencies, as multiples of 1/(4 m); all roots of unity of that order; rho, where rho^(2 m) = eps;
+    and rho^-t / m for t < length.
+    """
+    turns = np.rint(4 * m * Ring.at_least(m).angles).astype(np.int64)
+    angles = np.arange(4 * m) * (2 * math.pi / (4 * m))
+    roots = np.stack((np.cos(angles), np.sin(angles)), axis=-1)
+    return (turns, roots), eps ** (1 / (2 * m)), eps ** (-np.arange(length) / (2 * m)) / m
 
 
 def _array(t: Tensor) -> NDArray[Any]:
@@ -124,12 +183,9 @@ def _arrays(*tensors: Tensor) -> tuple[NDArray[Any], ...]:
     return tuple(_array(t) for t in tensors)
 
 
+def _flat(*tensors: Tensor) -> tuple[NDArray[Any], ...]:
+    return tuple(_array(t).reshape(-1) for t in tensors)
+
+
 def _zeros_like(t: Tensor) -> Tensor:
     return torch.zeros_like(t, memory_format=torch.contiguous_format)
-
-
-@functools.lru_cache(maxsize=32)
-def _roots(size: int) -> NDArray[np.float64]:
-    """Return e^(-2 pi i m / size) for m = 0..size-1, as pairs."""
-    angle = np.arange(size) * (-2 * math.pi / size)
-    return np.stack((np.cos(angle), np.sin(angle)), axis=-1)

@@ -1,13 +1,18 @@
 """One token through a whole model in one compiled call. The loops are in `numba_recurrence`."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import torch
 from torch import Tensor, nn
 
 from delayssm.backends import numba_recurrence
-from delayssm.backends.numba_cpu import rows, run, threads
+from delayssm.backends.numba_cpu import rows
+
+#: One of numba's threading layers aborts the process when two threads enter it at once.
+_one_at_a_time = threading.Lock()
 
 #: Modes in all channels and rows below which a second thread costs more than it brings.
 _PARALLEL_MODES = 500
@@ -54,7 +59,11 @@ class Program:
     ) -> None:
         self._alive: list[Tensor] = []
         batch, width, _, modes = blocks[0].h.shape
-        self._threads = threads() if batch * width * modes >= _PARALLEL_MODES else 1
+        self._threads = (
+            min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+            if batch * width * modes >= _PARALLEL_MODES
+            else 1
+        )
         self._vocabulary = len(around[0].weight) if around else 0
         self.takes = (batch,) if around else (batch, width)
         self.gives = (batch, self._vocabulary) if around else (batch, width)
@@ -97,7 +106,9 @@ class Program:
         else:
             out.copy_(x)
         addresses = self._model.data_ptr(), x.data_ptr(), out.data_ptr()
-        status: int = run(numba_recurrence.decode, self._threads, *addresses)
+        with _one_at_a_time:
+            numba.set_num_threads(self._threads)
+            status: int = numba_recurrence.decode(*addresses)
         if status >= 0:
             raise ValueError(f"token {int(x[status])} is not a number from 0 to {self._vocabulary - 1}")
         return status != numba_recurrence.FULL

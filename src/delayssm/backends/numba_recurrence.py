@@ -195,36 +195,35 @@ def _leap(
         state[row, h, 0, n], state[row, h, 1, n] = pr[n], pi[n]
 
 
-@compiled(parallel=True)
+@compiled()
 def scan(
-    coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array, memory: Arrays,
-    y: Array, w: Array,
+    part: int, parts: int, coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array, position: Array,
+    layout: Array, memory: Arrays, y: Array, w: Array,
 ) -> None:  # fmt: skip
-    """Run a chunk; the first size of w (parts, SCRATCH) is the number of parts that run side by side."""
-    parts, channels = len(w), len(k)
+    """Do a part of a chunk. w (parts, SCRATCH)."""
+    channels = len(k)
     modes, length = memory[0].shape[3], x.shape[1]
     longest = 0
     for h in range(channels):
         if layout[h, COPY_COUNT] > 0:
             longest = max(longest, min(k[h], length))
-    for part in prange(parts):
-        coming = np.empty((longest, 2, modes))
-        for task in range(part, len(x) * channels, parts):
-            row, h = task // channels, task % channels
-            i, cascade = 0, layout[h, COPY_COUNT] > 0
-            while i < lengths[row]:
-                t = position[row] + i
-                if cascade and t % BLOCK == h % BLOCK:
-                    whole = (lengths[row] - i) // BLOCK * BLOCK
-                    if whole > 0:
-                        _leap(row, h, t, i, whole, k[h], alpha[h], coefs, layout, memory, x, y, coming)
-                        i += whole
-                        continue
-                    _refill(row, h, t, k[h], alpha[h], coefs, layout, memory, part, w)
-                y[row, i, h] = _step(row, h, t, float(x[row, i, h]), alpha[h], coefs, layout, memory)
-                i += 1
-            for j in range(lengths[row], length):
-                y[row, j, h] = 0.0
+    coming = np.empty((longest, 2, modes))
+    for task in range(part, len(x) * channels, parts):
+        row, h = task // channels, task % channels
+        i, cascade = 0, layout[h, COPY_COUNT] > 0
+        while i < lengths[row]:
+            t = position[row] + i
+            if cascade and t % BLOCK == h % BLOCK:
+                whole = (lengths[row] - i) // BLOCK * BLOCK
+                if whole > 0:
+                    _leap(row, h, t, i, whole, k[h], alpha[h], coefs, layout, memory, x, y, coming)
+                    i += whole
+                    continue
+                _refill(row, h, t, k[h], alpha[h], coefs, layout, memory, part, w)
+            y[row, i, h] = _step(row, h, t, float(x[row, i, h]), alpha[h], coefs, layout, memory)
+            i += 1
+        for j in range(lengths[row], length):
+            y[row, j, h] = 0.0
 
 
 @intrinsic

@@ -1,8 +1,8 @@
 """How a transform of m numbers is taken apart into passes. See docs/fft.md for the mathematics.
 
-The transform evaluates a polynomial at the m points where x^m = i. With m = R n, these are the points of R smaller
-problems x^n = e^(2 pi i (angle + j) / R), j < R, where e^(2 pi i angle) = i. A pass of radix R reduces the polynomial to
-one for each of them.
+The transform evaluates a polynomial at the m points where x^m = e^(2 pi i angle) = i. With m = R n, these are the
+points of R smaller problems, x^n = e^(2 pi i (angle + j) / R) for j < R. A pass of radix R reduces the polynomial to a
+shorter one for each of them.
 """
 
 from __future__ import annotations

@@ -13,15 +13,30 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from delayssm.backends import BLOCK, COPY_COUNT, TransferGradients, eager, triton_recurrence, triton_transfer
+from delayssm.backends import BLOCK, COPY_COUNT, KernelGradients, eager, triton_recurrence, triton_transfer
 
 #: Room for what cascades feed back while a chunk runs through them. Longer chunks take several launches.
 _SCRATCH_BYTES = 1 << 28
 
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 
-transpose = eager.transpose
+convolve, convolve_backward = eager.convolve, eager.convolve_backward
 scan_backward = eager.scan_backward
+
+
+def kernel(
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    return eager.from_transfer(transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype), length, size, eps)
+
+
+def kernel_backward(
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
+) -> KernelGradients:
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    return transfer_backward(grad=eager.to_transfer(grad, size, eps), **system, size=size, rho=eps ** (1 / size))
 
 
 def transfer(
@@ -40,7 +55,7 @@ def transfer(
 
 def transfer_backward(
     *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, rho: float
-) -> TransferGradients:
+) -> KernelGradients:
     directions, channels, modes, _ = w.shape
     g_lam, g_mu, g_w = (torch.empty_like(w, memory_format=torch.contiguous_format) for _ in range(3))
     g_alpha = w.new_empty(w.shape[:3])
@@ -49,7 +64,7 @@ def transfer_backward(
         *_contiguous(grad, lam, mu, w, k, alpha), *_geometry(size, rho, w.device), g_lam, g_mu, g_w, g_alpha,
         channels, modes, size // 2 + 1, size, dtype=_TYPES[grad.dtype], **triton_transfer.BACKWARD,
     )  # fmt: skip
-    return TransferGradients(lam=g_lam.sum(0), mu=g_mu.sum(0), w=g_w, alpha=g_alpha.sum((0, 2)))
+    return KernelGradients(lam=g_lam.sum(0), mu=g_mu.sum(0), w=g_w, alpha=g_alpha.sum((0, 2)))
 
 
 def scan(

@@ -137,7 +137,7 @@ class DiagonalSSM(Streaming[State]):
         """Return the impulse response without D: (H, length), or (2, H, length) if bidirectional."""
         if length < 1:
             raise ValueError(f"a kernel has at least one sample, not {length}")
-        K = kernel(self._system(), length, self._config.contour).to(self.signal_dtype)
+        K = kernel(self._system(), length, self._config.contour).to(self.signal_dtype).transpose(1, 2)
         return K if self.bidirectional else K[0]
 
     def forward(
@@ -151,7 +151,7 @@ class DiagonalSSM(Streaming[State]):
         if x.numel() == 0:
             return take(x, at).clone()
         K = kernel(self._system(), x.shape[1], self._config.contour)
-        K[0, :, 0] += self.D  # the skip term is one more tap
+        K[0, 0] += self.D  # the skip term is one more tap
         y = convolve(x.to(self.signal_dtype), K.to(self.signal_dtype)).to(x.dtype)
         return without_padding(take(y, at), spans, at)
 

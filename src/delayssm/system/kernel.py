@@ -9,7 +9,6 @@ rho^(t+M) K_(t+M), ... The echoes are eps = rho^M times smaller than the kernel.
 amplifies rounding errors by up to 1/eps.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.backends.lengths import fast_length
 from delayssm.system import pairs
-from delayssm.system.fft import fast_length
 from delayssm.system.parameters import PairedCoefficients
 
 ContourName = Literal["exact", "float32", "paper"]
@@ -65,7 +64,7 @@ CONTOURS: dict[ContourName, Contour] = {
 }
 
 
-def kernel(system: PairedCoefficients, length: int, contour: ContourName = "exact") -> Float[Tensor, "D H {length}"]:
+def kernel(system: PairedCoefficients, length: int, contour: ContourName = "exact") -> Float[Tensor, "D {length} H"]:
     """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length, without the skip term D."""
     w = pairs.multiply(system.b, system.c)
     # A delay of `length` or more cannot be heard within `length` samples.
@@ -80,17 +79,15 @@ def kernel(system: PairedCoefficients, length: int, contour: ContourName = "exac
 def _kernel(
     lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
 ) -> Tensor:
-    backend, rho = backends.active(w.device.type), eps ** (1 / size)
-    K = backend.transfer(lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho, dtype=dtype)
-    damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
-    return damped * _restore(length, size, eps, dtype, K.device)
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    return backends.active(w.device.type).kernel(**system, length=length, size=size, eps=eps, dtype=dtype)
 
 
 @_kernel.register_fake
 def _(
     lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
 ) -> Tensor:
-    return w.new_empty(w.shape[0], w.shape[1], length, dtype=dtype)
+    return w.new_empty(w.shape[0], length, w.shape[1], dtype=dtype)
 
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
@@ -98,10 +95,8 @@ def _kernel_backward(
     grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of lam, mu, w and alpha."""
-    G = torch.fft.rfft(grad * _restore(grad.shape[-1], size, eps, grad.dtype, grad.device), n=size) / size
-    G[..., 1 : (size + 1) // 2] *= 2  # the half grid stands for both halves, save for its ends
-    backend, rho = backends.active(grad.device.type), eps ** (1 / size)
-    g = backend.transfer_backward(grad=torch.view_as_real(G), lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, rho=rho)
+    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+    g = backends.active(grad.device.type).kernel_backward(grad=grad, **system, size=size, eps=eps)
     return g.lam, g.mu, g.w, g.alpha
 
 
@@ -123,10 +118,3 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _kernel.register_autograd(_backward, setup_context=_save)
-
-
-@functools.lru_cache(maxsize=32)
-def _restore(length: int, size: int, eps: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return rho^-t for t < length, where rho^size = eps."""
-    t = torch.arange(length, dtype=torch.float64, device=device)
-    return torch.pow(eps, -t / size).to(dtype)

@@ -1,4 +1,4 @@
-"""Mamba's selective scan on a CPU, with one thread per row.
+"""Mamba's selective scan on a CPU, row by row.
 
     h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t        y_t = C_t . h_t
 
@@ -8,7 +8,6 @@ u, dt, y (rows, L, D); A (D, N), negative; B, C (rows, L, N). float32.
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 
@@ -34,12 +33,12 @@ def _exp(x: Any) -> Any:
     return _HALVES[np.int32(k)] * p
 
 
-@compiled(parallel=True)
-def forward(u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None:
+@compiled()
+def forward(part: int, parts: int, u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None:
     """Compute the outputs of the scan into y."""
     rows, L, D = u.shape
     N = A.shape[1]
-    for row in prange(rows):
+    for row in range(part, rows, parts):
         h = np.zeros((D, N), np.float32)
         for t in range(L):
             for d in range(D):
@@ -52,8 +51,10 @@ def forward(u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None
                 y[row, t, d] = total
 
 
-@compiled(parallel=True)
-def backward(u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, gradients: Arrays) -> None:
+@compiled()
+def backward(
+    part: int, parts: int, u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, gradients: Arrays
+) -> None:
     """Compute the gradients of u, dt, A (one per row, to be summed), B and C into `gradients`.
 
     The states are recomputed first. Then, backwards in time, with G_t = dLoss/dh_t and a_t = exp(dt_t A),
@@ -63,7 +64,7 @@ def backward(u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, g
     g_u, g_dt, g_A, g_B, g_C = gradients
     rows, L, D = u.shape
     N = A.shape[1]
-    for row in prange(rows):
+    for row in range(part, rows, parts):
         h = np.zeros((L + 1, D, N), np.float32)
         for t in range(L):
             for d in range(D):

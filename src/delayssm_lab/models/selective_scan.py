@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from delayssm.backends.threads import parts_for, run
+
 
 class _Scan(torch.autograd.Function):
     """Scan h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t, y_t = C_t . h_t, which saves only its inputs for backward."""
@@ -26,7 +28,7 @@ class _Scan(torch.autograd.Function):
 
         inputs = tuple(t.detach().float().contiguous() for t in inputs)
         y = torch.empty_like(inputs[0])
-        selective_numba.forward(*(t.numpy() for t in inputs), y.numpy())
+        run(selective_numba.forward, parts_for(y.numel()), *(t.numpy() for t in inputs), y.numpy())
         ctx.save_for_backward(*inputs)
         return y
 
@@ -38,7 +40,7 @@ class _Scan(torch.autograd.Function):
         g_A = A.new_zeros(len(u), *A.shape)
         gradients = torch.empty_like(u), torch.empty_like(dt), g_A, torch.empty_like(B), torch.empty_like(C)
         arrays = (t.numpy() for t in (*inputs, grad_y.float().contiguous()))
-        selective_numba.backward(*arrays, tuple(t.numpy() for t in gradients))
+        run(selective_numba.backward, parts_for(u.numel()), *arrays, tuple(t.numpy() for t in gradients))
         g_u, g_dt, _, g_B, g_C = gradients
         return g_u, g_dt, g_A.sum(0), g_B, g_C
 

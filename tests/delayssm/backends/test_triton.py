@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import delayssm
 from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
-from delayssm.backends import TransferGradients, eager
+from delayssm.backends import KernelGradients, eager
 from delayssm.system.layout import Layout
 from delayssm.system.state import State
 from tests.support.numerics import reference_kernel, relative_rms
@@ -64,7 +64,7 @@ def test_transfer(
     grad = torch.randn_like(truth).to(dtype)
     expected = eager.transfer_backward(grad=grad.double(), **system, size=size, rho=rho)
     gradients = triton_gpu.transfer_backward(grad=grad, **system, size=size, rho=rho)
-    for name in TransferGradients._fields:
+    for name in KernelGradients._fields:
         fused, plain = getattr(gradients, name), getattr(expected, name)
         assert fused.dtype == torch.float64
         assert fused.shape == plain.shape
