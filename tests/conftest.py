@@ -13,7 +13,7 @@ import torch
 from jaxtyping import install_import_hook
 
 os.environ["TRITON_INTERPRET"] = "1"  # GPU kernels run on CPU tensors; read when triton is imported
-MATHEMATICS = ["convolution", "kernel", "pairs", "parameters", "recurrence", "spans"]
+MATHEMATICS = ["convolution", "kernel", "mixing", "pairs", "parameters", "recurrence", "spans"]
 
 with install_import_hook([f"delayssm.system.{name}" for name in MATHEMATICS], "beartype.beartype"):
     import delayssm

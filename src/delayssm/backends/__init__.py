@@ -49,6 +49,14 @@ class ConvolutionGradients(NamedTuple):
     kernel: Tensor  # (D, L, H)
 
 
+class MixGradients(NamedTuple):
+    """Gradients of the inputs of `Backend.mix`."""
+
+    y: Tensor  # (B, L, H)
+    weight: Tensor  # (2 H, H)
+    bias: Tensor  # (2 H,)
+
+
 class ScanGradients(NamedTuple):
     """Gradients of the inputs of `Backend.scan`; h and feedback as they were before the chunk."""
 
@@ -107,6 +115,15 @@ class Backend(Protocol):
 
     def convolve_backward(self, grad: Tensor, x: Tensor, kernel: Tensor) -> ConvolutionGradients:
         """Return the gradients for that of y."""
+
+    def mix(self, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return a sigmoid(b), (B, L, H), and its (a, b) = z = weight (mask * gelu(y)) + bias, (B, L, 2 H).
+
+        y is (B, L, H), and a mask (B, 1, H).
+        """
+
+    def mix_backward(self, grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
+        """Return the gradients for that of the first result."""
 
     def scan(
         self, *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from delayssm.backends import (
@@ -20,6 +21,7 @@ from delayssm.backends import (
     SLOT_COUNT,
     ConvolutionGradients,
     KernelGradients,
+    MixGradients,
     ScanGradients,
 )
 from delayssm.backends.lengths import fast_length
@@ -179,6 +181,23 @@ def _spectrum(x: Tensor, rows: slice, channels: slice, size: int) -> Tensor:
 def _signal(spectrum: Tensor, length: int, size: int) -> Tensor:
     signal: Tensor = torch.fft.irfft(spectrum, n=size)[..., :length].transpose(1, 2)
     return signal
+
+
+def mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    z = F.linear(_bent(y, mask), weight, bias)
+    return F.glu(z), z
+
+
+def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
+    g_z = torch.ops.aten.glu_backward(grad, z, -1)
+    g_bent = g_z @ weight if mask is None else g_z @ weight * mask
+    rows = g_z.flatten(0, 1)
+    g_weight = rows.T @ _bent(y, mask).flatten(0, 1)
+    return MixGradients(torch.ops.aten.gelu_backward(g_bent, y), g_weight, rows.sum(0))
+
+
+def _bent(y: Tensor, mask: Tensor | None) -> Tensor:
+    return F.gelu(y) if mask is None else F.gelu(y) * mask
 
 
 def scan(

@@ -25,9 +25,12 @@ from delayssm.backends import (
     numba_kernel,
     numba_recurrence,
 )
+from delayssm.backends.numba_mix import mix, mix_backward
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.ring import Ring
 from delayssm.backends.threads import parts_for, run
+
+__all__ = ["convolve", "convolve_backward", "kernel", "kernel_backward", "mix", "mix_backward", "scan", "scan_backward"]
 
 #: Rows of a batch whose kernel gradients are added up in one place. The order of a sum must not depend on the number
 #: of threads.

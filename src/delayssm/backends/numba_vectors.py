@@ -9,6 +9,7 @@ with them becomes an instruction.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,29 @@ class Real:
 
     def __neg__(self) -> Real:
         return Real(self.builder, self.builder.fneg(self.value, flags=_FLAGS))
+
+    def __truediv__(self, other: Real) -> Real:
+        return Real(self.builder, self.builder.fdiv(self.value, other.value, flags=_FLAGS))
+
+    def constant(self, number: float) -> Real:
+        """Return a number of the same kind."""
+        return Real(self.builder, self._constant(number))
+
+    def exp(self) -> Real:
+        """Return e^x of float32 numbers, within what float32 holds: 2^k e^r with |r| <= ln(2) / 2."""
+        b, t = self.builder, self.value.type
+        low, high = self._constant(-87.3), self._constant(88.7)
+        x = b.select(b.fcmp_ordered("<", self.value, low), low, self.value)  # NaN stays NaN
+        x = b.select(b.fcmp_ordered(">", x, high), high, x)
+        large = self.constant(1.5 * 2**23)  # in a sum with it, nothing is left behind the point
+        k = Real(b, x) * math.log2(math.e) + large - large
+        r = Real(b, x) - k * 0.693359375 - k * -2.12194440e-4  # ln(2), in two parts so that k times the first is exact
+        power = r.constant(1 / math.factorial(7))
+        for n in range(6, -1, -1):
+            power = power * r + r.constant(1 / math.factorial(n))
+        whole = ir.VectorType(_LANE, t.count)
+        exponent = b.add(b.fptosi(k.value, whole), ir.Constant(whole, [127] * t.count))
+        return power * Real(b, b.bitcast(b.shl(exponent, ir.Constant(whole, [23] * t.count)), t))
 
     def zero(self) -> Real:
         """Return 0 of the same kind."""

@@ -34,20 +34,19 @@ def run(loop: Callable[..., None], parts: int, *arguments: Any) -> None:
     def take_parts(_: Any = None) -> None:
         """Do what is left. However many threads there are, every part is done once."""
         try:
-            for part in iter(numbers.__next__, parts):
-                if part > parts:
-                    break
+            while (part := next(numbers)) < parts:
                 loop(part, parts, *arguments)
         except BaseException as error:
             errors.append(error)
 
     team = _openmp()
-    if team is None:
-        for helper in [_pool().submit(take_parts) for _ in range(parts - 1)] + [take_parts()]:
-            if helper is not None:
-                helper.result()
-    else:
+    if team is not None:
         team(_FUNCTION(take_parts), None, parts, 0)
+    else:
+        helpers = [_pool().submit(take_parts) for _ in range(parts - 1)]
+        take_parts()
+        for helper in helpers:
+            helper.result()
     if errors:
         raise errors[0]
 

@@ -21,6 +21,7 @@ _SCRATCH_BYTES = 1 << 28
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 convolve, convolve_backward = eager.convolve, eager.convolve_backward
+mix, mix_backward = eager.mix, eager.mix_backward
 scan_backward = eager.scan_backward
 
 

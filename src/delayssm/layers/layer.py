@@ -11,6 +11,7 @@ from delayssm.config import Device, Factory, constructor
 from delayssm.layers.checks import Lengths, Positions, check_lengths
 from delayssm.layers.ssm import DelaySSM, DelaySSMConfig, DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.streaming import Streaming
+from delayssm.system.mixing import mix
 from delayssm.system.spans import without_padding
 from delayssm.system.state import State
 
@@ -97,10 +98,27 @@ class Layer(Streaming[State]):
         return self.ssm.init_state(batch_size, max_length)
 
     def _mix(self, y: Tensor) -> Tensor:
+        mask = None
+        if self.training and self.dropout:  # one mask for all times
+            mask = F.dropout(y.new_ones(len(y), 1, self.d_model), self.dropout)
+        if y.numel() and y.requires_grad and _nothing_to_see(self.linear, y):
+            return mix(y, self.linear.weight, self.linear.bias, mask)
         y = F.gelu(y)
-        if self.training and self.dropout:
-            y = y * F.dropout(y.new_ones(len(y), 1, self.d_model), self.dropout)  # one mask for all times
-        return F.glu(self.linear(y))
+        return F.glu(self.linear(y if mask is None else y * mask))
+
+
+def _nothing_to_see(linear: nn.Module, y: Tensor) -> bool:
+    """Return whether a module is the linear map that it was made as, and nobody watches or changes what it does."""
+    return (
+        type(linear) is nn.Linear
+        and linear.bias is not None
+        and linear.weight.dtype == y.dtype
+        and not any(
+            (linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks, linear._backward_pre_hooks)
+        )
+        and not torch.is_autocast_enabled(y.device.type)
+        and not torch.compiler.is_compiling()
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""What follows the SSM in a layer, GELU, dropout, linear and GLU, as one operation.
+
+It goes through memory once in each direction, in pieces that stay in cache, and keeps y and the result of the linear
+map for the backward pass; the rest is computed again.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delayssm import backends
+
+
+def mix(
+    y: Float[Tensor, "B L H"],
+    weight: Float[Tensor, "G H"],
+    bias: Float[Tensor, " G"],
+    mask: Float[Tensor, "B 1 H"] | None,
+) -> Float[Tensor, "B L H"]:
+    """Return a sigmoid(b) for the halves a, b of weight (mask * gelu(y)) + bias."""
+    result: Tensor = _mix(y, weight, bias, mask)[0]
+    return result
+
+
+@torch.library.custom_op("delayssm::mix", mutates_args=())
+def _mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    return backends.active(y.device.type).mix(y, weight, bias, mask)
+
+
+@_mix.register_fake
+def _(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    return y.new_empty(y.shape), y.new_empty(*y.shape[:2], len(bias))
+
+
+@torch.library.custom_op("delayssm::mix_backward", mutates_args=())
+def _mix_backward(
+    grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    g = backends.active(y.device.type).mix_backward(grad, y, weight, mask, z)
+    return g.y, g.weight, g.bias
+
+
+@_mix_backward.register_fake
+def _(grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return y.new_empty(y.shape), weight.new_empty(weight.shape), weight.new_empty(len(weight))
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output: tuple[Tensor, Tensor]) -> None:
+    y, weight, _, mask = inputs
+    ctx.save_for_backward(y, weight, mask, output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    y, weight, bias = _mix_backward(grad, *ctx.saved_tensors)
+    return y, weight, bias, None
+
+
+_mix.register_autograd(_backward, setup_context=_save)
