@@ -82,10 +82,12 @@ class Backend(Protocol):
     """
 
     def kernel(
-        self, *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor,
-        length: int, size: int, eps: float, dtype: torch.dtype,
+        self, *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor,
+        length: int, size: int, eps: float, dtype: torch.dtype, result: torch.dtype,
     ) -> Tensor:  # fmt: skip
         """Return the impulse response, (D, length, H), from the transfer function at about `size` points.
+
+        skip (H,) is added to the first sample of the first direction.
 
         With u on the circle |u| = rho, and v = u^k ((1 - alpha) + alpha u),
 
@@ -94,8 +96,8 @@ class Backend(Protocol):
         which is the sum over t of K_t u^t. At all M >= size points where u^M = eps or, for half of that number of
         complex values, u^(M/2) = i sqrt(eps), its inverse transform is rho^t K_t and echoes of relative size eps.
 
-        The coefficients are float64; all else is computed in dtype. In float32 a slow mode near zero frequency would
-        drown, as its denominator is the small difference of numbers close to 1. Written as
+        The coefficients are float64; all else is computed in dtype, and rounded to `result`. In float32 a slow mode
+        near zero frequency would drown, as its denominator is the small difference of numbers close to 1. Written as
 
             1 - lam u - mu v = (1 - lam) + lam (1 - u) - mu v
 
@@ -103,9 +105,10 @@ class Backend(Protocol):
         """
 
     def kernel_backward(
-        self, *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-    ) -> KernelGradients:
-        """Return the gradients for `grad`, the gradient of the result of `kernel`, in its dtype."""
+        self, *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor,
+        size: int, eps: float, dtype: torch.dtype,
+    ) -> KernelGradients:  # fmt: skip
+        """Return the gradients for `grad`, the gradient of the result of `kernel`, computed in dtype."""
 
     def convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
         """Return y_t = sum over s <= t of K_0[t - s] x_s, for x (B, L, H) and K (D, L, H).
@@ -117,12 +120,14 @@ class Backend(Protocol):
         """Return the gradients for that of y."""
 
     def mix(self, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return a sigmoid(b), (B, L, H), and its (a, b) = z = weight (mask * gelu(y)) + bias, (B, L, 2 H).
+        """Return a sigmoid(b), (B, L, H), for (a, b) = z + bias, and z = weight (mask * gelu(y)), (B, L, 2 H).
 
         y is (B, L, H), and a mask (B, 1, H).
         """
 
-    def mix_backward(self, grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
+    def mix_backward(
+        self, grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor
+    ) -> MixGradients:
         """Return the gradients for that of the first result."""
 
     def scan(

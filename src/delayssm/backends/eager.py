@@ -32,24 +32,28 @@ _SLICE_BYTES_ELSEWHERE = 1 << 28
 
 
 def kernel(
-    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype,
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    return from_transfer(transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype), length, size, eps)
+    K = transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype)
+    return from_transfer(K, skip, length, size, eps, result)
 
 
 def kernel_backward(
-    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-) -> KernelGradients:
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
+    dtype: torch.dtype,
+) -> KernelGradients:  # fmt: skip
     system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    return transfer_backward(grad=to_transfer(grad, size, eps), **system, size=size, rho=eps ** (1 / size))
+    return transfer_backward(grad=to_transfer(grad.to(dtype), size, eps), **system, size=size, rho=eps ** (1 / size))
 
 
-def from_transfer(K: Tensor, length: int, size: int, eps: float) -> Tensor:
+def from_transfer(K: Tensor, skip: Tensor, length: int, size: int, eps: float, result: torch.dtype) -> Tensor:
     """Return the kernel (D, length, H) that has a transfer function (D, H, size//2 + 1, 2) on the half grid."""
     damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
-    return (damped * _restore(length, size, eps, K.dtype, K.device)).transpose(1, 2).contiguous()
+    kernel = (damped * _restore(length, size, eps, K.dtype, K.device)).transpose(1, 2)
+    kernel[0, 0] += skip
+    return kernel.to(result, memory_format=torch.contiguous_format)
 
 
 def to_transfer(grad: Tensor, size: int, eps: float) -> Tensor:
@@ -184,12 +188,12 @@ def _signal(spectrum: Tensor, length: int, size: int) -> Tensor:
 
 
 def mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    z = F.linear(_bent(y, mask), weight, bias)
-    return F.glu(z), z
+    z = F.linear(_bent(y, mask), weight)
+    return F.glu(z + bias), z
 
 
-def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
-    g_z = torch.ops.aten.glu_backward(grad, z, -1)
+def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
+    g_z = torch.ops.aten.glu_backward(grad, z + bias, -1)
     g_bent = g_z @ weight if mask is None else g_z @ weight * mask
     rows = g_z.flatten(0, 1)
     g_weight = rows.T @ _bent(y, mask).flatten(0, 1)

@@ -45,24 +45,27 @@ _kept = threading.local()
 
 
 def kernel(
-    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype,
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     if dtype != torch.float64:
-        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-        return eager.kernel(**system, length=length, size=size, eps=eps, dtype=dtype)
-    ring, out = Ring.at_least((size + 1) // 2), w.new_empty(len(w), length, w.shape[1])
+        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha, "skip": skip}
+        return eager.kernel(**system, length=length, size=size, eps=eps, dtype=dtype, result=result)
+    ring, out = Ring.at_least((size + 1) // 2), w.new_empty(len(w), length, w.shape[1], dtype=result)
     parts = parts_for(w.numel() * size)
     arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, length, eps), ring.parts(np.float64)
-    run(numba_kernel.kernel, parts, *arguments, _work(ring, parts, 1, torch.float64)[:, 0], out.numpy())
+    work = _work(ring, parts, 1, torch.float64)[:, 0]
+    run(numba_kernel.kernel, parts, *arguments, _array(skip), work, out.numpy())
     return out
 
 
 def kernel_backward(
-    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-) -> KernelGradients:
-    if grad.dtype != torch.float64:
-        return eager.kernel_backward(grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, eps=eps)
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
+    dtype: torch.dtype,
+) -> KernelGradients:  # fmt: skip
+    if dtype != torch.float64:
+        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+        return eager.kernel_backward(grad=grad, **system, size=size, eps=eps, dtype=dtype)
     ring, gradients = Ring.at_least((size + 1) // 2), KernelGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
     parts = parts_for(w.numel() * size)
     arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, grad.shape[1], eps), ring.parts(np.float64)

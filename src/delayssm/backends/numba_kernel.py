@@ -138,7 +138,7 @@ def _transfer_backward(
 
 @compiled()
 def kernel(
-    part: int, parts: int, system: Arrays, points: Arrays, rho: float, restore: Array, ring: Arrays,
+    part: int, parts: int, system: Arrays, points: Arrays, rho: float, restore: Array, ring: Arrays, skip: Array,
     scratch: Array, out: Array,
 ) -> None:  # fmt: skip
     """Do a part of the kernel, (D, L, H). restore[t] is rho^-t / m, and scratch[part] a work array of float64."""
@@ -156,6 +156,9 @@ def kernel(
             at = 2 * t * lanes if t < m else (2 * (t - m) + 1) * lanes
             for lane in range(count):
                 out[d, t, first + lane] = work[at + lane] * restore[t]
+        if d == 0:
+            for lane in range(count):
+                out[0, 0, first + lane] = work[lane] * restore[0] + skip[first + lane]
 
 
 @compiled()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,8 +11,9 @@ from delayssm.backends.numba_compile import Array, compiled
 from delayssm.backends.numba_vectors import VECTOR_BYTES, Index, Memory, Real, vectorised
 from delayssm.backends.threads import parts_for, run
 
-#: Tokens in a piece.
-_TOKENS = 4096
+#: Tokens in a piece, and those whose gradients of the bias are added up in one place: the order of a sum must not
+#: depend on the number of threads.
+_TOKENS, _SUMMED = 4096, 256
 _LANES = VECTOR_BYTES // 4
 
 
@@ -23,24 +25,24 @@ def mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[T
     room = y.new_empty(min(_TOKENS, B * L), H)
     for piece in _pieces(B, L):
         bent, values = _bend(y, mask, piece, room), z[piece].flatten(0, 1)
-        torch.addmm(bias, bent, weight.T, out=values)
-        numbers = values.view(-1).numpy(), H, out[piece].view(-1).numpy()
-        run(_gate, parts_for(values.numel()), *numbers)
+        torch.mm(bent, weight.T, out=values)
+        run(_gate, parts_for(values.numel()), *_flat(values, bias, out[piece]))
     return out, z
 
 
-def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
+def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
     if not _mixable(grad, y, weight):
-        return eager.mix_backward(grad, y, weight, mask, z)
+        return eager.mix_backward(grad, y, weight, bias, mask, z)
     y, grad, (B, L, H) = y.contiguous(), grad.contiguous(), y.shape
     g_y, g_weight, g_bias = torch.empty_like(y), torch.zeros_like(weight), y.new_zeros(2 * H)
     room, g_room, g_z = (y.new_empty(min(_TOKENS, B * L), width) for width in (H, H, 2 * H))
+    sums = y.new_empty(-(-len(g_z) // _SUMMED), 2 * H)
     for piece in _pieces(B, L):
         bent = _bend(y, mask, piece, room)
         g_values, g_bent = g_z[: len(bent)], g_room[: len(bent)]
-        numbers = grad[piece].view(-1).numpy(), z[piece].view(-1).numpy(), H, g_values.view(-1).numpy()
+        numbers = _flat(grad[piece], z[piece], bias, g_values, sums.zero_())
         run(_gate_backward, parts_for(g_values.numel()), *numbers)
-        g_bias += g_values.sum(0)
+        g_bias += sums.sum(0)
         g_weight.addmm_(g_values.T, bent)
         g_bent = torch.mm(g_values, weight, out=g_bent).view_as(y[piece])
         if mask is not None:
@@ -72,41 +74,66 @@ def _bend(y: Tensor, mask: Tensor | None, piece: tuple[slice, slice], room: Tens
     return bent
 
 
+def _flat(*tensors: Tensor) -> tuple[Array, ...]:
+    return tuple(t.contiguous().view(-1).numpy() for t in tensors)
+
+
 def _sigmoid(x: Real) -> Real:
     one = x.constant(1.0)
     return one / (one + (-x).exp())
 
 
 @vectorised
-def _gate_vector(z: Memory, at: Index, half: Index, out: Memory, to: Index) -> None:
-    a, b = z.load(z.address(at)), z.load(z.address(at + half))
+def _gate_vector(z: Memory, at: Index, half: Index, bias: Memory, h: Index, out: Memory, to: Index) -> None:
+    a = z.load(z.address(at)) + bias.load(bias.address(h))
+    b = z.load(z.address(at + half)) + bias.load(bias.address(h + half))
     out.store(out.address(to), a * _sigmoid(b))
 
 
 @vectorised
-def _gate_vector_backward(grad: Memory, to: Index, z: Memory, at: Index, half: Index, g_z: Memory) -> None:
-    a, b, g = z.load(z.address(at)), z.load(z.address(at + half)), grad.load(grad.address(to))
+def _gate_vector_backward(
+    grad: Memory, to: Index, z: Memory, at: Index, half: Index, bias: Memory, h: Index, g_z: Memory,
+    sums: Memory, total: Index,
+) -> None:  # fmt: skip
+    a = z.load(z.address(at)) + bias.load(bias.address(h))
+    b = z.load(z.address(at + half)) + bias.load(bias.address(h + half))
     s = _sigmoid(b)
-    g_a = g * s
-    g_z.store(g_z.address(at), g_a)
-    g_z.store(g_z.address(at + half), g_a * a * (s.constant(1.0) - s))
+    g_a = grad.load(grad.address(to)) * s
+    g_b = g_a * a * (s.constant(1.0) - s)
+    for offset, g in ((0, g_a), (half, g_b)):
+        g_z.store(g_z.address(at + offset), g)
+        sums.store(sums.address(total + offset), sums.load(sums.address(total + offset)) + g)
 
 
 @compiled()
-def _gate(part: int, parts: int, z: Array, width: int, out: Array) -> None:
-    """Set out (tokens, H) to a sigmoid(b) for z = (a, b), (tokens, 2 H); both are flat."""
+def _gate(part: int, parts: int, z: Array, bias: Array, out: Array) -> None:
+    """Set out (tokens, H) to a sigmoid(b) for z + bias = (a, b), (tokens, 2 H); all are flat."""
+    width = len(bias) // 2
     tokens = len(out) // width
     for token in range(part * tokens // parts, (part + 1) * tokens // parts):
-        for block in range(0, width, _LANES):
-            h = min(block, width - _LANES)  # the last vector may overlap with the one before
-            _gate_vector(z, 2 * token * width + h, width, out, token * width + h)
+        for h in range(0, width - _LANES + 1, _LANES):
+            _gate_vector(z, 2 * token * width + h, width, bias, h, out, token * width + h)
+        if width % _LANES:
+            h = width - _LANES  # the last vector overlaps with the one before
+            _gate_vector(z, 2 * token * width + h, width, bias, h, out, token * width + h)
 
 
 @compiled()
-def _gate_backward(part: int, parts: int, grad: Array, z: Array, width: int, g_z: Array) -> None:
-    """Set g_z (tokens, 2 H) for the gradient of the result of `_gate`."""
+def _gate_backward(part: int, parts: int, grad: Array, z: Array, bias: Array, g_z: Array, sums: Array) -> None:
+    """Set g_z (tokens, 2 H) for the gradient of the result of `_gate`, and add up those of every so many tokens."""
+    width = len(bias) // 2
     tokens = len(grad) // width
-    for token in range(part * tokens // parts, (part + 1) * tokens // parts):
-        for block in range(0, width, _LANES):
-            h = min(block, width - _LANES)
-            _gate_vector_backward(grad, token * width + h, z, 2 * token * width + h, width, g_z)
+    whole = width - width % _LANES
+    for block in range(part, (tokens + _SUMMED - 1) // _SUMMED, parts):
+        total = 2 * block * width
+        for token in range(block * _SUMMED, min((block + 1) * _SUMMED, tokens)):
+            at, to = 2 * token * width, token * width
+            for h in range(0, whole, _LANES):
+                _gate_vector_backward(grad, to + h, z, at + h, width, bias, h, g_z, sums, total + h)
+            for h in range(whole, width):
+                s = np.float32(1) / (np.float32(1) + np.exp(-(z[at + width + h] + bias[width + h])))
+                g_a = grad[to + h] * s
+                g_b = g_a * (z[at + h] + bias[h]) * (np.float32(1) - s)
+                g_z[at + h], g_z[at + width + h] = g_a, g_b
+                sums[total + h] += g_a
+                sums[total + width + h] += g_b

@@ -26,18 +26,21 @@ scan_backward = eager.scan_backward
 
 
 def kernel(
-    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype,
+    *, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    return eager.from_transfer(transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype), length, size, eps)
+    K = transfer(**system, size=size, rho=eps ** (1 / size), dtype=dtype)
+    return eager.from_transfer(K, skip, length, size, eps, result)
 
 
 def kernel_backward(
-    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-) -> KernelGradients:
+    *, grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
+    dtype: torch.dtype,
+) -> KernelGradients:  # fmt: skip
     system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    return transfer_backward(grad=eager.to_transfer(grad, size, eps), **system, size=size, rho=eps ** (1 / size))
+    G = eager.to_transfer(grad.to(dtype), size, eps)
+    return transfer_backward(grad=G, **system, size=size, rho=eps ** (1 / size))
 
 
 def transfer(

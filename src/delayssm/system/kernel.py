@@ -64,57 +64,75 @@ CONTOURS: dict[ContourName, Contour] = {
 }
 
 
-def kernel(system: PairedCoefficients, length: int, contour: ContourName = "exact") -> Float[Tensor, "D {length} H"]:
-    """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length, without the skip term D."""
+def kernel(
+    system: PairedCoefficients,
+    length: int,
+    contour: ContourName = "exact",
+    skip: Float[Tensor, " H"] | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Float[Tensor, "D {length} H"]:
+    """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length.
+
+    The skip term D of the output equation, if given, is added to K_0 of the first direction.
+    """
     w = pairs.multiply(system.b, system.c)
     # A delay of `length` or more cannot be heard within `length` samples.
     k = torch.where(system.k < length, system.k, 0)
+    skip = torch.zeros_like(system.alpha) if skip is None else skip.double()
     chosen = CONTOURS[contour]
     size = chosen.grid(length)
-    K: Tensor = _kernel(system.lam, system.mu, w, k, system.alpha, length, size, chosen.eps, chosen.dtype)
+    K: Tensor = _kernel(
+        system.lam, system.mu, w, k, system.alpha, skip, length, size, chosen.eps, chosen.dtype, dtype
+    )  # fmt: skip
     return K
 
 
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
 def _kernel(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
-) -> Tensor:
-    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    return backends.active(w.device.type).kernel(**system, length=length, size=size, eps=eps, dtype=dtype)
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
+) -> Tensor:  # fmt: skip
+    return backends.active(w.device.type).kernel(
+        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, size=size, eps=eps, dtype=dtype, result=result
+    )
 
 
 @_kernel.register_fake
 def _(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, length: int, size: int, eps: float, dtype: torch.dtype
-) -> Tensor:
-    return w.new_empty(w.shape[0], length, w.shape[1], dtype=dtype)
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
+) -> Tensor:  # fmt: skip
+    return w.new_empty(w.shape[0], length, w.shape[1], dtype=result)
 
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
 def _kernel_backward(
-    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of lam, mu, w and alpha."""
-    system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-    g = backends.active(grad.device.type).kernel_backward(grad=grad, **system, size=size, eps=eps)
+    g = backends.active(grad.device.type).kernel_backward(
+        grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, eps=eps, dtype=dtype
+    )
     return g.lam, g.mu, g.w, g.alpha
 
 
 @_kernel_backward.register_fake
 def _(
-    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     return torch.empty_like(lam), torch.empty_like(mu), torch.empty_like(w), torch.empty_like(alpha)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *system, _, ctx.size, ctx.eps, _ = inputs
+    *system, _, _, ctx.size, ctx.eps, ctx.dtype, _ = inputs
     ctx.save_for_backward(*system)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    lam, mu, w, alpha = _kernel_backward(grad, *ctx.saved_tensors, ctx.size, ctx.eps)
-    return lam, mu, w, None, alpha, None, None, None, None
+    lam, mu, w, alpha = _kernel_backward(grad, *ctx.saved_tensors, ctx.size, ctx.eps, ctx.dtype)
+    return lam, mu, w, None, alpha, grad[0, 0].double(), None, None, None, None, None
 
 
 _kernel.register_autograd(_backward, setup_context=_save)

@@ -36,20 +36,21 @@ def _(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Ten
 
 @torch.library.custom_op("delayssm::mix_backward", mutates_args=())
 def _mix_backward(
-    grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor
+    grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    g = backends.active(y.device.type).mix_backward(grad, y, weight, mask, z)
+    g = backends.active(y.device.type).mix_backward(grad, y, weight, bias, mask, z)
     return g.y, g.weight, g.bias
 
 
 @_mix_backward.register_fake
-def _(grad: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(
+    grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     return y.new_empty(y.shape), weight.new_empty(weight.shape), weight.new_empty(len(weight))
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output: tuple[Tensor, Tensor]) -> None:
-    y, weight, _, mask = inputs
-    ctx.save_for_backward(y, weight, mask, output[1])
+    ctx.save_for_backward(*inputs, output[1])
     ctx.set_materialize_grads(False)
 
 
