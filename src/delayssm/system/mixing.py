@@ -54,7 +54,9 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    if grad is None:  # nothing depends on the result
+        return None, None, None, None
     y, weight, bias = _mix_backward(grad, *ctx.saved_tensors)
     return y, weight, bias, None
 

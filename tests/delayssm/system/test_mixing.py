@@ -82,7 +82,7 @@ def test_a_changed_linear_map_is_respected(monkeypatch: pytest.MonkeyPatch) -> N
     with torch.no_grad():
         assert relative_rms(layer(x), expected) <= 1e-6
     handle = layer.linear.register_forward_hook(lambda module, inputs, output: 0 * output)
-    assert float(layer(x).abs().max()) == 0
+    assert not bool(layer(x).any())
     handle.remove()
     linear = layer.linear
     layer.linear = _Traced(16, 32)
