@@ -15,12 +15,9 @@ from typing import NamedTuple, Protocol, Self, cast
 import torch
 from torch import Tensor
 
-#: Tokens whose feedback a cascade computes at a time, so that it reads and writes its copies that much less often.
-BLOCK = 8
-
-#: Columns of the `layout` of a stream's memory, (H, 6) int64: where each channel has its slots, copies and inputs, and
-#: how many of each.
-FIRST_SLOT, SLOT_COUNT, FIRST_COPY, COPY_COUNT, FIRST_INPUT, INPUT_COUNT = range(6)
+#: Inputs of a bounded stream reach outputs in their own block of this many tokens by plain sums; and the channels of
+#: its memory are padded to a multiple of this number.
+HISTORY_NEAR, HISTORY_PADDED = 64, 16
 
 _BACKENDS = {
     "numba": "delayssm.backends.numba_cpu",
@@ -76,9 +73,10 @@ class Backend(Protocol):
     H channels, n = N/2 stored modes, D directions. Complex coefficients are real pairs: lam, mu, b and c (H, n, 2),
     w = b c (D, H, n, 2); k (H,) int64, 0 for a channel without a delayed branch; alpha (H,).
 
-    The memory of B streams is h (B, H, 2, n) float64, the last state; feedback (B, S, 2, n); copies (B, C, 2, n)
-    float64; inputs (B, I). States have their real parts before their imaginary parts. `layout` says where each channel
-    has its own, see `delayssm.system.layout`. position (B,) int64 counts the tokens seen.
+    The memory of B endless streams is h (B, H, 2, n) float64, the last state; and feedback (B, S, 2, n), with k slots
+    for each channel, those of one after those of another. States have their real parts before their imaginary parts.
+    The memory of B bounded streams is values (B, S, W), see `delayssm.system.history`. position (B,) int64 counts the
+    tokens seen.
     """
 
     def kernel(
@@ -132,8 +130,7 @@ class Backend(Protocol):
 
     def scan(
         self, *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-        x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-        h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+        x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
     ) -> Tensor:  # fmt: skip
         """Run the recurrence over a chunk; the memory advances in place.
 
@@ -143,11 +140,23 @@ class Backend(Protocol):
     def scan_backward(
         self, *, g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
         lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-        x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+        x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
     ) -> ScanGradients:  # fmt: skip
-        """Return the gradients for those of y, and of h and feedback as they are after the chunk.
+        """Return the gradients for those of y, and of h and feedback as they are after the chunk."""
 
-        All delays have rings; there are no copies.
+    def respond(self, kernel: Tensor, slots: int) -> tuple[Tensor, Tensor]:
+        """Return `near` and `levels` of a `delayssm.system.history.Response` for an impulse response (S, W)."""
+
+    def respond_far(self, kernel: Tensor, slots: int) -> Tensor:
+        """Return `far` of a response, for 2 S samples, (2 S, W)."""
+
+    def advance(
+        self, *, x: Tensor, lengths: Tensor, position: Tensor, values: Tensor,
+        response: tuple[Tensor, Tensor, Tensor], max_length: int,
+    ) -> Tensor:  # fmt: skip
+        """Run a chunk through bounded streams; the memory advances in place. x and y are as in `scan`.
+
+        `far` of the response may be empty if no row comes to have S tokens of more.
         """
 
 

@@ -12,13 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from delayssm.backends import (
-    BLOCK,
-    COPY_COUNT,
-    FIRST_COPY,
-    FIRST_INPUT,
-    FIRST_SLOT,
-    INPUT_COUNT,
-    SLOT_COUNT,
+    HISTORY_NEAR,
     ConvolutionGradients,
     KernelGradients,
     MixGradients,
@@ -206,61 +200,29 @@ def _bent(y: Tensor, mask: Tensor | None) -> Tensor:
 
 def scan(
     *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     lam, mu, b, c = (_complex(z) for z in (lam, mu, b, c))
     alpha = alpha[:, None]
     y, now = torch.zeros_like(x, memory_format=torch.contiguous_format), _join(h)
-    has_ring = layout[:, COPY_COUNT] == 0
-    cascades = (~has_ring).nonzero().flatten().tolist()
     for i in range(x.shape[1]):
-        live, t = i < lengths, position + i
-        for channel in cascades:
-            for row in live.nonzero().flatten().tolist():
-                time, first = int(t[row]), int(layout[channel, FIRST_INPUT])
-                if time % BLOCK == channel % BLOCK:
-                    coefficients = lam[channel], mu[channel], b[channel], int(k[channel]), alpha[channel]
-                    _refill(*coefficients, time, layout[channel], feedback[row], copies[row], inputs[row])
-                if time < layout[channel, INPUT_COUNT]:
-                    inputs[row, first + time] = x[row, i, channel]
-        rows, channels, slots = _slots(layout, t)
+        live = i < lengths
+        rows, channels, slots = _slots(k, position + i)
         f = torch.zeros_like(now)
         f[:, channels] = _join(feedback[rows, slots]).to(now.dtype)
         after = lam * now + f + b * x[:, i, :, None]
         y[:, i] = torch.where(live[:, None], 2 * (c * after).real.sum(-1), 0).to(x.dtype)
         fed = _split(mu * ((1 - alpha) * after + alpha * now))[:, channels].to(feedback.dtype)
-        written = (live[:, None] & has_ring[channels])[..., None, None]
-        feedback[rows, slots] = torch.where(written, fed, feedback[rows, slots])
+        feedback[rows, slots] = torch.where(live[:, None, None, None], fed, feedback[rows, slots])
         now = torch.where(live[:, None, None], after, now)
     h.copy_(_split(now))
     return y
 
 
-def _refill(
-    lam: Tensor, mu: Tensor, b: Tensor, k: int, alpha: Tensor, t: int, layout: Tensor,
-    feedback: Tensor, copies: Tensor, inputs: Tensor,
-) -> None:  # fmt: skip
-    """Compute the feedback of the next BLOCK tokens of one channel and row by moving its copies, the last one first."""
-    slot, first, count = (int(layout[column]) for column in (FIRST_SLOT, FIRST_COPY, COPY_COUNT))
-    oldest, kept = int(layout[FIRST_INPUT]), int(layout[INPUT_COUNT])
-    f = lam.new_zeros(BLOCK, len(lam))
-    for j in range(count, 0, -1):
-        s = _join(copies[first + j - 1])
-        for i in range(BLOCK):
-            past = t + i - j * k
-            x = inputs[oldest + past] if 0 <= past < kept else 0.0  # a block may look beyond the end
-            before, s = s, lam * s + f[i] + b * x
-            f[i] = mu * ((1 - alpha) * s + alpha * before)
-        copies[first + j - 1] = _split(s)
-    for i in range(BLOCK):
-        feedback[slot + (t + i) % BLOCK] = _split(f[i]).to(feedback.dtype)
-
-
 def scan_backward(
     *, g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> ScanGradients:  # fmt: skip
     """Compute the states again, then the gradients backwards in time.
 
@@ -272,7 +234,7 @@ def scan_backward(
     alpha = alpha[:, None]
     length, past, states = x.shape[1], feedback.clone(), [_join(h)]
     for i in range(length):
-        rows, channels, slots = _slots(layout, position + i)
+        rows, channels, slots = _slots(k, position + i)
         f = torch.zeros_like(states[-1])
         f[:, channels] = _join(past[rows, slots]).to(f.dtype)
         states.append(lam * states[-1] + f + b * x[:, i, :, None])
@@ -286,7 +248,7 @@ def scan_backward(
         live = (i < lengths)[:, None, None]
         before, after, signal = states[i], states[i + 1], x[:, i, :, None].to(alpha.dtype)
         gy = torch.where(live[..., 0], g_y[:, i], 0).unsqueeze(-1).to(alpha.dtype)
-        rows, channels, slots = _slots(layout, position + i)
+        rows, channels, slots = _slots(k, position + i)
         g_fed = torch.zeros_like(before)
         g_fed[:, channels] = _join(F[rows, slots]).to(before.dtype)
         g_fed = torch.where(live, g_fed, 0)
@@ -304,11 +266,55 @@ def scan_backward(
     return ScanGradients(lam, mu, b, c, alpha=g_alpha[:, 0], x=g_x, h=_split(carry), feedback=F)
 
 
-def _slots(layout: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _slots(k: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows (B, 1), the channels that have feedback (F,), and the slot of time t (B,) of each (B, F)."""
-    channels = (layout[:, SLOT_COUNT] > 0).nonzero().flatten()
-    first, slots = layout[channels, FIRST_SLOT], layout[channels, SLOT_COUNT]
-    return torch.arange(len(t), device=t.device)[:, None], channels, first + t[:, None] % slots
+    channels, first = k.nonzero().flatten(), k.cumsum(0) - k
+    return torch.arange(len(t), device=t.device)[:, None], channels, first[channels] + t[:, None] % k[channels]
+
+
+def respond(kernel: Tensor, slots: int) -> tuple[Tensor, Tensor]:
+    return kernel[:slots].contiguous(), kernel.new_empty(0)
+
+
+def respond_far(kernel: Tensor, slots: int) -> Tensor:
+    return kernel[: 2 * slots].contiguous()
+
+
+def advance(
+    *, x: Tensor, lengths: Tensor, position: Tensor, values: Tensor, response: tuple[Tensor, Tensor, Tensor],
+    max_length: int,
+) -> Tensor:  # fmt: skip
+    y = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    near, _, far = (t[..., : x.shape[2]] if t.ndim == 2 else t for t in response)
+    ages = torch.stack((position, lengths), 1).tolist()
+    for age in sorted(set(map(tuple, ages))):
+        rows = torch.tensor([i for i, other in enumerate(ages) if tuple(other) == age], device=x.device)
+        memory = values[rows, :, : x.shape[2]]
+        y[rows, : age[1]] = _advance(x[rows, : age[1]], age[0], memory, near, far, max_length)
+        values[rows, :, : x.shape[2]] = memory
+    return y
+
+
+def _advance(x: Tensor, t: int, values: Tensor, near: Tensor, far: Tensor, max_length: int) -> Tensor:
+    """Run rows of the same age t, as `delayssm.system.history` describes it, in steps that end with their blocks."""
+    slots, outputs, start = values.shape[1], [], 0
+    while start < x.shape[1]:
+        block = t - t % HISTORY_NEAR
+        stop = min(x.shape[1], start + block + HISTORY_NEAR - t)
+        count, slot = stop - start, t % slots
+        pending = values[:, slot : slot + count].clone()
+        values[:, slot : slot + count] = x[:, start:stop]
+        inputs = values[:, block % slots : slot + count]
+        outputs.append(pending + convolve(inputs, near[None, : inputs.shape[1]])[:, -count:])
+        t, start = t + count, stop
+        if t % HISTORY_NEAR == 0 and t < max_length:
+            size = min(t & -t, slots)
+            kernel = (far if size == slots else near)[: 2 * size].T
+            past = values[:, (t - size) % slots :][:, :size].transpose(1, 2)
+            both = torch.fft.irfft(torch.fft.rfft(past, n=2 * size) * torch.fft.rfft(kernel, n=2 * size), n=2 * size)
+            to = values[:, t % slots :][:, :size]
+            to.copy_(both[..., size:].transpose(1, 2) + (0 if size == slots else to))
+    return torch.cat(outputs, 1) if outputs else x
 
 
 def _complex(z: Tensor) -> Tensor:

@@ -2,16 +2,15 @@
 
 import numpy as np
 
-from delayssm.backends import FIRST_SLOT, SLOT_COUNT
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 
 
 @compiled()
 def _channel(
-    h: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array, layout: Array,
-    state: Array, feedback: Array, gradients: Arrays,
+    h: int, slots: int, first: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array,
+    position: Array, state: Array, feedback: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
-    """Compute the states of one channel again, then its gradients backwards in time.
+    """Compute the states of one channel, whose slots begin at `first`, again, then its gradients backwards in time.
 
     With G_t = dLoss/dh_t and F_t = dLoss/df_t,
 
@@ -19,7 +18,7 @@ def _channel(
     """
     grad_y, grad_h, grad_feedback = grads
     g_coefs, g_alpha, g_x, g_h, g_feedback = gradients
-    modes, a, first, slots = state.shape[3], alpha[h], layout[h, FIRST_SLOT], layout[h, SLOT_COUNT]
+    modes, a = state.shape[3], alpha[h]
     longest = 0
     for row in range(len(lengths)):
         longest = max(longest, lengths[row])
@@ -87,8 +86,12 @@ def _channel(
 
 @compiled()
 def scan_backward(
-    part: int, parts: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array, position: Array,
-    layout: Array, state: Array, feedback: Array, gradients: Arrays,
+    part: int, parts: int, grads: Arrays, coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array,
+    position: Array, state: Array, feedback: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
-    for h in range(part, len(alpha), parts):
-        _channel(h, grads, coefs, alpha, x, lengths, position, layout, state, feedback, gradients)
+    """Do a part of the backward pass."""
+    first = 0
+    for h in range(len(alpha)):
+        if h % parts == part:
+            _channel(h, k[h], first, grads, coefs, alpha, x, lengths, position, state, feedback, gradients)
+        first += k[h]

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import sigutils
+from numba.core.ccallback import CFunc
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
 
 
-def compiled(parallel: bool = False, inline: bool = False) -> Callable[[Any], Any]:
+def compiled(inline: bool = False) -> Callable[[Any], Any]:
     """Compile at the first call, and keep the result on disk where there is a place for it."""
     options = {
         "nogil": True,
-        "parallel": parallel,
         "forceinline": inline,
         "error_model": "numpy",
         "fastmath": {"contract", "reassoc", "nsz", "arcp"},  # NaN and infinity keep their meaning
@@ -27,13 +28,27 @@ def compiled(parallel: bool = False, inline: bool = False) -> Callable[[Any], An
             dispatcher = njit(cache=True, **options)(function)
         except RuntimeError:  # neither the package's folder nor the user's can be written
             return njit(**options)(function)
-        # What is on disk notices a change in its own file, but not in the files that it calls.
-        with contextlib.suppress(AttributeError):
-            file = dispatcher._cache._cache_file
-            file._source_stamp = file._source_stamp, _stamp()
+        _watch_all_files(dispatcher)
         return dispatcher
 
     return decorate
+
+
+def callback(function: Any, signature: Any) -> int:
+    """Return the address of a function that C code can call, compiled now or kept on disk."""
+    result = CFunc(function, sigutils.normalize_signature(signature), {}, {"nopython": True})
+    with contextlib.suppress(RuntimeError):
+        result.enable_caching()
+        _watch_all_files(result)
+    result.compile()
+    return int(result.address)
+
+
+def _watch_all_files(function: Any) -> None:
+    """Compile again after a change in any file here; what is on disk would notice one in its own file alone."""
+    with contextlib.suppress(AttributeError):
+        file = function._cache._cache_file
+        file._source_stamp = file._source_stamp, _stamp()
 
 
 def _stamp() -> list[tuple[str, float, int]]:

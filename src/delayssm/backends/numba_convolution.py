@@ -8,6 +8,7 @@ import numpy as np
 
 from delayssm.backends.numba_compile import Array, Arrays, compiled
 from delayssm.backends.numba_fft import (
+    complete,
     enter,
     first,
     forward8,
@@ -27,7 +28,7 @@ ZEROS, UNUSED, SCALE = range(3)
 
 
 @vectorised
-def _leaf_product(work: Memory, i: Index, roots: Memory, j: Index, spectrum: Memory) -> None:
+def leaf_product(work: Memory, i: Index, roots: Memory, j: Index, spectrum: Memory) -> None:
     """Make the innermost pass, multiply by a spectrum, and make it backwards."""
     at = [i + k for k in range(LEAF)]
     z = reduced([work[a] for a in at], roots, j)
@@ -40,7 +41,7 @@ def _leaf_product(work: Memory, i: Index, roots: Memory, j: Index, spectrum: Mem
 def _leaf_gradient(
     work: Memory, i: Index, roots: Memory, j: Index, spectrum: Memory, other: Memory, total: Memory
 ) -> None:
-    """Do as `_leaf_product` with the conjugate of a spectrum; before it, add the product with conj(other) to total."""
+    """Do as `leaf_product` with the conjugate of a spectrum; before it, add the product with conj(other) to total."""
     at = [i + k for k in range(LEAF)]
     z = reduced([work[a] for a in at], roots, j)
     for a, value in zip(at, z, strict=True):
@@ -74,6 +75,13 @@ def _store(
 
 
 @compiled()
+def _first_pass(x: Array, start: int, step: int, length: int, work: Array, m: int, roots: Array, spare: Array) -> None:
+    """Make the outermost pass from the signal of one row and block."""
+    for p in range(m // END):
+        first(x, start, step, length, spare[ZEROS], work, p, m // END, roots)
+
+
+@compiled()
 def _convolve_row(
     x: Array, y: Array, start: int, step: int, length: int, spectrum: Array, work: Array, m: int, ring: Arrays,
     spare: Array,
@@ -81,12 +89,11 @@ def _convolve_row(
     """Convolve the signal of one row and block."""
     radices, offsets, roots = ring
     leaves, inner, end = offsets[len(radices)], LEAF * radices[len(radices) - 1], m // END
-    for p in range(end):
-        first(x, start, step, length, spare[ZEROS], work, p, end, roots)
+    _first_pass(x, start, step, length, work, m, roots, spare)
     for s in range(0, m, inner):
         enter(work, s, 1, end, ring)
         for leaf in range(s, s + inner, LEAF):
-            _leaf_product(work, leaf, roots, leaves + leaf // LEAF * (LEAF - 1), spectrum)
+            leaf_product(work, leaf, roots, leaves + leaf // LEAF * (LEAF - 1), spectrum)
         leave(work, s + inner, 1, ring)
     for p in range(end):
         last(y, start, step, length, spare[UNUSED], work, p, end, roots)
@@ -100,10 +107,8 @@ def _convolve_row_backward(
     """Compute the gradient of the signal of one row and block, and add that of the kernel's spectrum to `total`."""
     radices, offsets, roots = ring
     leaves, inner, end = offsets[len(radices)], LEAF * radices[len(radices) - 1], m // END
-    for p in range(end):
-        first(x, start, step, length, spare[ZEROS], X, p, end, roots)
-    for p in range(end):
-        first(g_y, start, step, length, spare[ZEROS], G, p, end, roots)
+    _first_pass(x, start, step, length, X, m, roots, spare)
+    _first_pass(g_y, start, step, length, G, m, roots, spare)
     for s in range(0, m, inner):
         enter(X, s, 1, end, ring)
         enter(G, s, 1, end, ring)
@@ -131,6 +136,16 @@ def _spare(m: int, lanes: int, like: Array) -> Array:
     spare = np.zeros((3, lanes), like.dtype)
     spare[SCALE] = 1 / m
     return spare
+
+
+@compiled()
+def transform_rows(x: Array, length: int, m: int, ring: Arrays, work: Array) -> None:
+    """Set work (rows, 2 m lanes) to the transforms of real signals, x (rows, length, lanes), flat."""
+    lanes = work.shape[1] // (2 * m)
+    spare = _spare(m, lanes, work)
+    for row in range(len(work)):
+        _first_pass(x, row * length * lanes, lanes, length, work[row], m, ring[2], spare)
+        complete(work[row], m, 1, m // END, ring)
 
 
 @compiled()

@@ -6,7 +6,6 @@ are computed in float64 only, so other dtypes go to the eager backend.
 
 import functools
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,26 @@ from delayssm.backends import (
     numba_kernel,
     numba_recurrence,
 )
+from delayssm.backends.numba_history import advance, respond, respond_far
 from delayssm.backends.numba_mix import mix, mix_backward
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.ring import Ring
+from delayssm.backends.scratch import work_arrays
 from delayssm.backends.threads import parts_for, run
 
-__all__ = ["convolve", "convolve_backward", "kernel", "kernel_backward", "mix", "mix_backward", "scan", "scan_backward"]
+__all__ = [
+    "advance",
+    "convolve",
+    "convolve_backward",
+    "kernel",
+    "kernel_backward",
+    "mix",
+    "mix_backward",
+    "respond",
+    "respond_far",
+    "scan",
+    "scan_backward",
+]
 
 #: Rows of a batch whose kernel gradients are added up in one place. The order of a sum must not depend on the number
 #: of threads.
@@ -38,10 +51,6 @@ _ROWS = 16
 
 #: Spectra of neighbouring channels that are kept at hand together, because their signals lie side by side in memory.
 _GROUP_BYTES = 1 << 20
-
-#: Scratch memory that is kept from one call to the next: new memory has to be mapped and cleared by the system.
-_KEPT_BYTES = 1 << 26
-_kept = threading.local()
 
 
 def kernel(
@@ -54,7 +63,7 @@ def kernel(
     ring, out = Ring.at_least((size + 1) // 2), w.new_empty(len(w), length, w.shape[1], dtype=result)
     parts = parts_for(w.numel() * size)
     arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, length, eps), ring.parts(np.float64)
-    work = _work(ring, parts, 1, torch.float64)[:, 0]
+    work = work_arrays(ring.size, parts, 1, torch.float64)[:, 0]
     run(numba_kernel.kernel, parts, *arguments, _array(skip), work, out.numpy())
     return out
 
@@ -69,7 +78,7 @@ def kernel_backward(
     ring, gradients = Ring.at_least((size + 1) // 2), KernelGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
     parts = parts_for(w.numel() * size)
     arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, grad.shape[1], eps), ring.parts(np.float64)
-    work = _work(ring, parts, 1, torch.float64)[:, 0]
+    work = work_arrays(ring.size, parts, 1, torch.float64)[:, 0]
     run(numba_kernel.kernel_backward, parts, _array(grad), *arguments, work, _arrays(*gradients))
     return gradients
 
@@ -81,7 +90,7 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
         return convolve(F.pad(x, (0, more)), F.pad(kernel, (0, more)))[..., : x.shape[2]].contiguous()
     ring, y = Ring.at_least(x.shape[1]), torch.empty_like(x, memory_format=torch.contiguous_format)
     parts, group = _division(x, ring, lanes)
-    work = _work(ring, parts, group + 1, x.dtype)
+    work = work_arrays(ring.size, parts, group + 1, x.dtype)
     run(numba_convolution.convolve, parts, *_flat(x, kernel, y), *_sizes(x, kernel, ring), group, _ROWS, work)
     return y
 
@@ -94,42 +103,33 @@ def convolve_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> ConvolutionGra
     ring, g_x = Ring.at_least(x.shape[1]), torch.empty_like(x, memory_format=torch.contiguous_format)
     g_kernel = kernel.new_empty(-(-len(x) // _ROWS), *kernel.shape)
     parts, group = _division(x, ring, lanes)
-    work = _work(ring, parts, 2 * group + 2, x.dtype)
+    work = work_arrays(ring.size, parts, 2 * group + 2, x.dtype)
     arguments = *_flat(grad, x, kernel, g_x, g_kernel), *_sizes(x, kernel, ring), group, _ROWS, work
     run(numba_convolution.convolve_backward, parts, *arguments)
+    g_kernel[:, 1:, -1] = 0  # the last sample of a second direction is for a lag that nothing has
     return ConvolutionGradients(g_x, g_kernel.sum(0) if len(g_kernel) > 1 else g_kernel[0])
 
 
 def scan(
     *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    memory = tuple(t.numpy() for t in (h, feedback, copies, inputs))
-    parts = parts_for(x.numel() * h.shape[-1])
-    scratch = np.empty((parts, numba_recurrence.SCRATCH))
-    arguments = (
-        rows(lam, mu, b, c).numpy(),
-        *_arrays(k, alpha, x, lengths, position, layout),
-        memory,
-        _array(y),
-        scratch,
-    )
-    run(numba_recurrence.scan, parts, *arguments)
+    arguments = rows(lam, mu, b, c).numpy(), *_arrays(k, alpha, x, lengths, position)
+    run(numba_recurrence.scan, parts_for(x.numel() * h.shape[-1]), *arguments, h.numpy(), feedback.numpy(), y.numpy())
     return y
 
 
 def scan_backward(
     *, g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> ScanGradients:  # fmt: skip
     coefs = rows(lam, mu, b, c)
     gradients = [_zeros_like(t) for t in (coefs, alpha, x, h, feedback)]
     arguments = (
         _arrays(g_y, g_h, g_feedback),
-        *_arrays(coefs, alpha, x, lengths, position, layout, h, feedback),
+        *_arrays(coefs, k, alpha, x, lengths, position, h, feedback),
         _arrays(*gradients),
     )
     run(numba_adjoint.scan_backward, parts_for(x.numel() * h.shape[-1]), *arguments)
@@ -152,19 +152,6 @@ def _division(x: Tensor, ring: Ring, lanes: int) -> tuple[int, int]:
 
 def _sizes(x: Tensor, kernel: Tensor, ring: Ring) -> tuple[Any, ...]:
     return (*x.shape, len(kernel)), ring.size, ring.parts(str(x.dtype).removeprefix("torch."))
-
-
-def _work(ring: Ring, parts: int, count: int, dtype: torch.dtype) -> NDArray[Any]:
-    """Return work arrays of a transform, (parts, count, 2 m lanes), and whatever was in them."""
-    length = 2 * ring.size * VECTOR_BYTES // dtype.itemsize
-    size = parts * count * length
-    memory: Tensor | None = getattr(_kept, "memory", None)
-    if memory is None or memory.nbytes < size * dtype.itemsize:
-        memory = torch.empty(size * dtype.itemsize, dtype=torch.uint8)  # aligned to the lines of the cache
-        if memory.nbytes <= _KEPT_BYTES:
-            _kept.memory = memory
-    array: NDArray[Any] = memory[: size * dtype.itemsize].view(dtype).view(parts, count, length).numpy()
-    return array
 
 
 @functools.lru_cache(maxsize=32)

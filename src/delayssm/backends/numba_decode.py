@@ -1,26 +1,26 @@
-"""One token through a whole model in one compiled call. The loops are in `numba_recurrence`."""
+"""A model as the compiled loop for one token takes it."""
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numba
+import numpy as np
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from delayssm.backends import numba_recurrence
+from delayssm.backends import HISTORY_PADDED, numba_history, numba_token
 from delayssm.backends.numba_cpu import rows
+from delayssm.backends.numba_vectors import VECTOR_BYTES
+from delayssm.backends.threads import openmp
 
-#: One of numba's threading layers aborts the process when two threads enter it at once.
-_one_at_a_time = threading.Lock()
-
-#: Modes in all channels and rows below which a second thread costs more than it brings.
-_PARALLEL_MODES = 500
+#: Multiply-adds in a token of one block below which a second thread costs more than it brings.
+_PARALLEL_WORK = 30_000
 
 
 @dataclass(frozen=True)
-class BlockTensors:
-    """Parameters and state of one residual block; the parameters are float32."""
+class RingTensors:
+    """An SSM with its rings."""
 
     lam: Tensor
     mu: Tensor
@@ -29,122 +29,161 @@ class BlockTensors:
     k: Tensor
     alpha: Tensor
     D: Tensor
+    h: Tensor
+    feedback: Tensor
+
+
+@dataclass(frozen=True)
+class HistoryTensors:
+    """An SSM with its history. `far` returns the far part of the response, which is needed once in a stream."""
+
+    values: Tensor
+    near: Tensor
+    levels: Tensor
+    far: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class BlockTensors:
+    """A residual block; the parameters are float32. A batch norm has a mean and a variance."""
+
     prenorm: bool
     eps: float
     gain: Tensor
     shift: Tensor
-    mean: Tensor | None  # of a batch norm
+    mean: Tensor | None
     variance: Tensor | None
+    ssm: RingTensors | HistoryTensors
     weight: Tensor
     bias: Tensor
-    layout: Tensor
-    h: Tensor
-    feedback: Tensor
-    copies: Tensor
-    inputs: Tensor
     position: Tensor
 
 
-class Program:
-    """A model as the compiled loop takes it: sizes, and the addresses of what it reads and writes.
+@dataclass(frozen=True)
+class HeadTensors:
+    """What stands around the blocks of a model for tokens."""
 
-    Addresses stay valid because the tensors are kept here; whoever replaces the memory of one needs another program.
+    embedding: Tensor
+    eps: float
+    gain: Tensor
+    shift: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Program:
+    """The records of a model, the room that a token needs, and all tensors that are read or written.
+
+    The tensors are kept here, so their memory stays where it is, whatever becomes of the modules that they came from.
     """
 
-    def __init__(
-        self,
-        blocks: Sequence[BlockTensors],
-        max_length: int | None,
-        around: tuple[nn.Embedding, nn.LayerNorm, nn.Linear] | tuple[()] = (),
-    ) -> None:
-        self._alive: list[Tensor] = []
-        batch, width, _, modes = blocks[0].h.shape
-        self._threads = (
-            min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-            if batch * width * modes >= _PARALLEL_MODES
-            else 1
-        )
-        self._vocabulary = len(around[0].weight) if around else 0
-        self.takes = (batch,) if around else (batch, width)
-        self.gives = (batch, self._vocabulary) if around else (batch, width)
+    def __init__(self, blocks: Sequence[BlockTensors], max_length: int | None, head: HeadTensors | None) -> None:
+        self._alive: list[Any] = []
+        self._ssms = [block.ssm for block in blocks]
+        batch, channels = len(blocks[0].position), len(blocks[0].gain)
+        width = -(-channels // HISTORY_PADDED) * HISTORY_PADDED
+        slots = max(ssm.values.shape[1] if isinstance(ssm, HistoryTensors) else 0 for ssm in self._ssms)
+        work_size = 2 * slots * VECTOR_BYTES // 4
+        team = openmp() if batch * channels * channels >= _PARALLEL_WORK else None
+        threads = 1 if team is None else torch.get_num_threads()
+        self.takes = (batch, channels) if head is None else (batch,)
+        self.gives = (batch, channels if head is None else len(head.weight))
 
-        program = torch.tensor([self._block(block) for block in blocks])
-        eps = [block.eps for block in blocks] + ([around[1].eps] if around else [0.0])
-        room = torch.empty(3, batch, width)
-        values: dict[str, Tensor | int] = {
-            "blocks": len(blocks),
+        self._blocks = np.zeros(len(blocks), numba_token.BLOCK)
+        for record, block in zip(self._blocks, blocks, strict=True):
+            self._fill_block(record, block, width)
+        self._model = np.zeros(1, numba_token.MODEL)
+        values: dict[str, Any] = {
+            "count": len(blocks),
+            "blocks": self._blocks,
             "batch": batch,
+            "channels": channels,
             "width": width,
-            "vocabulary": self._vocabulary,
             "max_length": max_length or 0,
-            "parts": self._threads,
-            "program": program,
-            "eps": torch.tensor(eps, dtype=torch.float64),
-            "x": room[0],
-            "u": room[1],
-            "v": room[2],
-            "scratch": torch.empty(self._threads, numba_recurrence.SCRATCH, dtype=torch.float64),
+            "threads": threads,
+            "stream": torch.zeros(batch, width),
+            "normed": torch.zeros(threads, batch, width),
+            "bent": torch.zeros(batch, width),
+            "mixed": torch.zeros(batch, 2 * width),
+            "work": torch.empty(threads, work_size),
+            "work_size": work_size,
         }
-        if around:
-            embedding, norm, head = around
-            values |= {"embedding": embedding.weight, "head": head.weight}
-            values |= {"final_gain": norm.weight, "final_shift": norm.bias}
-        self._model = torch.tensor([self._number(values.get(name, 0)) for name in numba_recurrence.MODEL])
+        if head is not None:
+            values |= {"tokens": len(head.embedding), "outputs": len(head.weight), "embedding": head.embedding}
+            values |= {"eps": head.eps, "gain": head.gain, "shift": head.shift, "head": head.weight}
+            values |= {} if head.bias is None else {"head_bias": head.bias}
+        if team is not None:
+            values |= {"team_member": numba_token.member(), **team}
+        self._fill(self._model[0], values)
+        self._at = self._model.ctypes.data
 
     def run(self, x: Tensor, out: Tensor) -> bool:
         """Turn vectors (B, H) into (B, H), or tokens (B,) int64 into logits (B, V); the states advance.
 
         Return False if a stream has reached its greatest length; the states are then as before.
         """
-        dtype = torch.int64 if self._vocabulary else torch.float32
-        if x.shape != self.takes or x.dtype != dtype:
-            raise ValueError(f"expected {dtype} of shape {self.takes}, not {x.dtype} of shape {tuple(x.shape)}")
-        if out.shape != self.gives or out.dtype != torch.float32 or not out.is_contiguous():
-            raise ValueError(f"out must be contiguous torch.float32 of shape {self.gives}, not {tuple(out.shape)}")
-        if self._vocabulary:
-            x = x.contiguous()
-        else:
-            out.copy_(x)
-        addresses = self._model.data_ptr(), x.data_ptr(), out.data_ptr()
-        with _one_at_a_time:
-            numba.set_num_threads(self._threads)
-            status: int = numba_recurrence.decode(*addresses)
+        model = self._model[0]
+        model["input"], model["result"] = x.data_ptr(), out.data_ptr()
+        status: int = numba_token.decode(self._at)
+        if status == numba_token.FAR:
+            far = [ssm.far() if isinstance(ssm, HistoryTensors) else None for ssm in self._ssms]
+            for record, part in zip(self._blocks, far, strict=True):
+                record["far"] = 0 if part is None else part.data_ptr()
+            status = numba_token.decode(self._at)
+            self._blocks["far"] = 0
         if status >= 0:
-            raise ValueError(f"token {int(x[status])} is not a number from 0 to {self._vocabulary - 1}")
-        return status != numba_recurrence.FULL
+            raise ValueError(f"token {int(x[status])} is not a number from 0 to {model['tokens'] - 1}")
+        return status != numba_token.FULL
 
-    def _block(self, block: BlockTensors) -> list[int]:
-        """Return one block, in the order of `numba_recurrence.FIELDS`."""
-        values: dict[str, Tensor | int] = {
-            "modes": block.h.shape[-1],
-            "slots": block.feedback.shape[1],
-            "copied": block.copies.shape[1],
-            "kept": block.inputs.shape[1],
+    def _fill_block(self, record: Any, block: BlockTensors, width: int) -> None:
+        ssm, half = block.ssm, len(block.bias) // 2
+        bias = torch.cat([F.pad(part.detach(), (0, width - half)) for part in (block.bias[:half], block.bias[half:])])
+        values: dict[str, Any] = {
             "prenorm": int(block.prenorm),
             "batch_norm": int(block.mean is not None),
-            "coefs": rows(block.lam, block.mu, block.b, block.c),
-            "k": block.k,
-            "alpha": block.alpha,
-            "D": block.D,
-            "layout": block.layout,
-            "state": block.h,
-            "feedback": block.feedback,
-            "copies": block.copies,
-            "inputs": block.inputs,
-            "position": block.position,
+            "eps": block.eps,
             "gain": block.gain,
             "shift": block.shift,
-            "mean": 0 if block.mean is None else block.mean,
-            "variance": 0 if block.variance is None else block.variance,
             "weight": block.weight,
-            "bias": block.bias,
+            "bias": bias,
+            "position": block.position,
         }
-        return [self._number(values[name]) for name in numba_recurrence.FIELDS]
+        if block.mean is not None and block.variance is not None:
+            values |= {"mean": block.mean, "variance": block.variance}
+        if isinstance(ssm, HistoryTensors):
+            counts, radices, offsets, starts, roots = numba_history.rings(ssm.values.shape[1], "float32")
+            values |= {
+                "history": 1,
+                "slots": ssm.values.shape[1],
+                "values": ssm.values,
+                "near": ssm.near,
+                "levels": ssm.levels,
+                "level_numbers": ssm.levels.numel(),
+                "ring_count": len(counts),
+                "ring_counts": counts,
+                "ring_radices": radices,
+                "ring_columns": radices.shape[1],
+                "ring_offsets": offsets,
+                "ring_starts": starts,
+                "ring_roots": roots,
+            }
+        else:
+            values |= {
+                "modes": ssm.h.shape[-1],
+                "slots": ssm.feedback.shape[1],
+                "coefs": rows(ssm.lam, ssm.mu, ssm.b, ssm.c),
+                "k": ssm.k,
+                "alpha": ssm.alpha,
+                "D": ssm.D,
+                "h": ssm.h,
+                "feedback": ssm.feedback,
+            }
+        self._fill(record, values)
 
-    def _number(self, value: Tensor | int) -> int:
-        """Return a size as it is, and a tensor as its address."""
-        if isinstance(value, int):
-            return value
-        assert value.is_contiguous()
-        self._alive.append(value)
-        return value.data_ptr()
+    def _fill(self, record: Any, values: dict[str, Any]) -> None:
+        """Write numbers as they are, and tensors and arrays as their addresses."""
+        for name, value in values.items():
+            if isinstance(value, Tensor | np.ndarray):
+                self._alive.append(value)
+                value = value.data_ptr() if isinstance(value, Tensor) else value.ctypes.data
+            record[name] = value

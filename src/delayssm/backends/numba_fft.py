@@ -142,13 +142,19 @@ def leave(work: Array, s: int, level: int, ring: Arrays) -> None:
 
 
 @compiled()
-def transform(work: Array, m: int, ring: Arrays) -> None:
-    """Transform m complex vectors in place."""
+def complete(work: Array, m: int, level: int, span: int, ring: Arrays) -> None:
+    """Make the passes of all problems, from a level of size `span` to the innermost."""
     radices, offsets, roots = ring
     leaves = offsets[len(radices)]
     for s in range(0, m, LEAF):
-        enter(work, s, 0, m, ring)
+        enter(work, s, level, span, ring)
         forward8(work, s, 1, roots, leaves + s // LEAF * (LEAF - 1))
+
+
+@compiled()
+def transform(work: Array, m: int, ring: Arrays) -> None:
+    """Transform m complex vectors in place."""
+    complete(work, m, 0, m, ring)
 
 
 @compiled()

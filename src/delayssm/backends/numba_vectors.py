@@ -16,6 +16,7 @@ from typing import Any
 import numba
 from llvmlite import binding, ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 #: Products may be fused with sums, and the sign of zero does not matter.
@@ -80,15 +81,29 @@ class Real:
         """Return a number of the same kind."""
         return Real(self.builder, self._constant(number))
 
+    def clipped(self, bound: float) -> Real:
+        """Return the nearest number between -bound and bound; NaN stays NaN."""
+        b, low, high = self.builder, self._constant(-bound), self._constant(bound)
+        value = b.select(b.fcmp_ordered("<", self.value, low), low, self.value)
+        return Real(b, b.select(b.fcmp_ordered(">", value, high), high, value))
+
+    def total(self) -> Any:
+        """Return the sum over all lanes, one number."""
+        b, value = self.builder, self.value
+        while value.type.count > 1:
+            half = value.type.count // 2
+            parts = (ir.Constant(ir.VectorType(_LANE, half), list(range(start, start + half))) for start in (0, half))
+            low, high = (b.shuffle_vector(value, value, lanes) for lanes in parts)
+            value = b.fadd(low, high, flags=_FLAGS)
+        return b.extract_element(value, ir.Constant(_LANE, 0))
+
     def exp(self) -> Real:
         """Return e^x of float32 numbers, within what float32 holds: 2^k e^r with |r| <= ln(2) / 2."""
         b, t = self.builder, self.value.type
-        low, high = self._constant(-87.3), self._constant(88.7)
-        x = b.select(b.fcmp_ordered("<", self.value, low), low, self.value)  # NaN stays NaN
-        x = b.select(b.fcmp_ordered(">", x, high), high, x)
+        x = self.clipped(87.3)
         large = self.constant(1.5 * 2**23)  # in a sum with it, nothing is left behind the point
-        k = Real(b, x) * math.log2(math.e) + large - large
-        r = Real(b, x) - k * 0.693359375 - k * -2.12194440e-4  # ln(2), in two parts so that k times the first is exact
+        k = x * math.log2(math.e) + large - large
+        r = x - k * 0.693359375 - k * -2.12194440e-4  # ln(2), in two parts so that k times the first is exact
         power = r.constant(1 / math.factorial(7))
         for n in range(6, -1, -1):
             power = power * r + r.constant(1 / math.factorial(n))
@@ -162,6 +177,10 @@ class Memory:
         pointer = self.builder.bitcast(address, self.kind.as_pointer())
         self.builder.store(vector.value, pointer, align=self.size)
 
+    def store_number(self, address: Any, number: Any) -> None:
+        """Write one number to an address."""
+        self.builder.store(number, address)
+
     def __getitem__(self, i: Index) -> Complex:
         """Return complex vector number i: its real parts, followed by its imaginary parts."""
         at = i * (2 * self.lanes)
@@ -207,3 +226,14 @@ def vectorised(function: Callable[..., None]) -> Any:
     define.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     define.__name__ = define.__qualname__ = function.__name__
     return intrinsic(define)
+
+
+def repeat(count: Index, start: list[Real], body: Callable[[Index, list[Real]], list[Real]]) -> list[Real]:
+    """Emit a loop: body(i, values) returns the values after round i; return those after the last."""
+    builder = count.builder
+    slots = [cgutils.alloca_once_value(builder, value.value) for value in start]
+    with cgutils.for_range(builder, count.value) as loop:
+        values = [Real(builder, builder.load(slot)) for slot in slots]
+        for slot, value in zip(slots, body(Index(builder, loop.index), values), strict=True):
+            builder.store(value.value, slot)
+    return [Real(builder, builder.load(slot)) for slot in slots]

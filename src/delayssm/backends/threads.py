@@ -64,6 +64,22 @@ def _openmp() -> Any:
 
 
 @functools.cache
+def openmp() -> dict[str, int] | None:
+    """Return the addresses of OpenMP's functions, for compiled code that works in a team; None where there are none."""
+    names = {
+        "start_team": "GOMP_parallel",
+        "thread_number": "omp_get_thread_num",
+        "team_size": "omp_get_num_threads",
+        "barrier": "GOMP_barrier",
+    }
+    try:
+        library = ctypes.CDLL(None)
+        return {key: ctypes.cast(library[name], ctypes.c_void_p).value or 0 for key, name in names.items()}
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+@functools.cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="delayssm")
 

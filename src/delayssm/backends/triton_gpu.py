@@ -13,16 +13,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from delayssm.backends import BLOCK, COPY_COUNT, KernelGradients, eager, triton_recurrence, triton_transfer
-
-#: Room for what cascades feed back while a chunk runs through them. Longer chunks take several launches.
-_SCRATCH_BYTES = 1 << 28
+from delayssm.backends import KernelGradients, eager, triton_recurrence, triton_transfer
 
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 convolve, convolve_backward = eager.convolve, eager.convolve_backward
 mix, mix_backward = eager.mix, eager.mix_backward
 scan_backward = eager.scan_backward
+respond, respond_far, advance = eager.respond, eager.respond_far, eager.advance
 
 
 def kernel(
@@ -73,31 +71,14 @@ def transfer_backward(
 
 def scan(
     *, lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    x = x.contiguous()
-    constants = _contiguous(lam, mu, b, c, k, alpha)
-    rooms, room = layout, 0  # nothing looks at them
-    coming = feedback
-    if copies.shape[1] > 0 and x.shape[1] >= BLOCK:
-        needed = torch.where(layout[:, COPY_COUNT] > 0, k.clamp(max=x.shape[1]), 0)
-        rooms, room = needed.cumsum(0) - needed, int(needed.sum())
-    modes = h.shape[-1]
-    at_once = max(1, _SCRATCH_BYTES // max(1, room * 2 * modes * feedback.element_size()))
-    if room:
-        coming = feedback.new_empty(min(at_once, len(x)), room, 2, modes)
-    launch = recurrence_launch(modes)
-    for first in range(0, len(x), at_once):
-        rows = slice(first, first + at_once)
-        tensors = [t[rows] for t in (x, y, lengths, position)]
-        memory = [t[rows] for t in (h, feedback, copies, inputs)]
-        triton_recurrence.scan[(len(tensors[0]) * x.shape[2],)](
-            *constants, *tensors, layout, *memory, coming, rooms,
-            x.shape[1], x.shape[2], modes, feedback.shape[1], copies.shape[1], inputs.shape[1], room,
-            **launch,
-        )  # fmt: skip
+    modes, constants = h.shape[-1], _contiguous(lam, mu, b, c, k, alpha)
+    triton_recurrence.scan[(len(x) * x.shape[2],)](
+        *constants, x.contiguous(), y, lengths, position, k.cumsum(0) - k, h, feedback,
+        x.shape[1], x.shape[2], modes, feedback.shape[1], **recurrence_launch(modes),
+    )  # fmt: skip
     return y
 
 

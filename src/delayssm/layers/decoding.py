@@ -1,14 +1,9 @@
-"""One compiled call for a token through a whole stack, in place of dozens of small operations.
-
-Between two tokens the caches are full of coefficients, so every access to a Python object goes to main memory. Hence
-there are two ways to the same compiled call: the `step` of a model first makes sure that no parameter has changed,
-which takes about a third of its time; a `Decoder` is bound to the parameters as they were when it was made.
-"""
+"""Token by token, as fast as it goes: one compiled call for a whole model in place of dozens of small operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,36 +14,38 @@ from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.norms import BatchNorm
 from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.system.memory import History, Rings
 from delayssm.system.state import State, States
 
 if TYPE_CHECKING:
-    from delayssm.backends.numba_decode import BlockTensors, Program
+    from delayssm.backends.numba_decode import BlockTensors, HeadTensors, Program
 
-#: Embedding, norm and head of a model for tokens.
-Around = tuple[Tokens, nn.LayerNorm, nn.Linear] | tuple[()]
 
-#: Modules whose arithmetic the compiled call knows. A subclass may do something else.
-_KNOWN = {Tokens, nn.LayerNorm, nn.Linear, BatchNorm, DiagonalSSM, DelaySSM}
+class Steps(Protocol):
+    """A model that can be decoded."""
+
+    def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
+        """Return the output for one token per row, and the state after it."""
 
 
 class Decoder:
-    """A model bound to its streams: the fastest way to go on token by token.
+    """A model bound to its streams and to the parameters as they were when it was made: the fastest way to go on.
 
     decoder = model.decoder(state)
     y = decoder(x)  # what model.step(x, state) returns; the next call writes to the same memory
     decoder.state  # the streams as they are now, to save, select from, or continue in another way
 
-    Streams advance in place. Parameters must not change meanwhile; make another decoder when they have.
+    Streams advance in place. Make another decoder when parameters have changed. Decoders of different streams can run
+    side by side in several threads.
     """
 
-    def __init__(self, step: Callable[[Tensor, States], tuple[Tensor, States]], state: States) -> None:
-        """Bind a model without a compiled call by its own `step`."""
-        self._step, self._state = step, state
+    def __init__(self, model: Steps, state: States) -> None:
+        self._model, self._state = model, state
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """Return the outputs for one token per row: vectors (B, H) or tokens (B,), as the model takes them."""
-        y, self._state = self._step(x, self._state)
+        y, self._state = self._model.step(x, self._state)
         return y
 
     @property
@@ -58,21 +55,27 @@ class Decoder:
 
 
 class CompiledDecoder(Decoder):
-    """A decoder that makes the compiled call alone."""
+    """A decoder that makes one compiled call."""
 
-    def __init__(self, program: Program, state: States) -> None:
-        state.require_unspent()
-        self._program, self._state = program, state
+    def __init__(self, model: Steps, state: States, program: Program) -> None:
+        super().__init__(model, state)
+        self._program = program
         self._usages = state.usages()
         self._advances = sum(usage.advances for usage in self._usages)
-        self._out = torch.empty(program.gives)
+        self._out = torch.empty(program.gives, dtype=torch.float32, device="cpu")
+        self._dtype = torch.int64 if len(program.takes) == 1 else torch.float32
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.dtype != self._dtype or x.shape != self._program.takes or x.device.type != "cpu":
+            raise ValueError(
+                f"this decoder takes {self._dtype} of shape {self._program.takes} on the CPU, "
+                f"not {x.dtype} of shape {tuple(x.shape)} on {x.device}"
+            )
         if sum([usage.advances for usage in self._usages]) != self._advances:
             raise RuntimeError(
                 "other calls have advanced these streams; make a new decoder from the state they returned"
             )
-        if not self._program.run(x, self._out):
+        if not self._program.run(x.contiguous(), self._out):
             self._state.parts[0].require_room(1)
         self._advances += len(self._usages)
         for usage in self._usages:
@@ -84,92 +87,106 @@ class CompiledDecoder(Decoder):
         return self._state.current()
 
 
-def program(blocks: nn.ModuleList, state: States, around: Around = ()) -> Program | None:
-    """Return the compiled call for this state, None where only the modules can advance it. The state keeps it."""
+def bind(model: Any, state: States) -> Decoder:
+    """Return the compiled decoder of a model where there is one, and else the one that calls its `step`."""
+    state.require_unspent()
+    program = _program(model, state)
+    return Decoder(model, state) if program is None else CompiledDecoder(model, state, program)
+
+
+def _program(model: Any, state: States) -> Program | None:
+    """Return the compiled call; None unless it knows all that the model consists of, down to the last tensor."""
     if choice("cpu") != "numba" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return None
-    signature = _signature(blocks, around)
-    if signature is None:
+    if any(_is_watched(module) for module in model.modules()):
         return None
-    state.require_unspent()
-    if state.program is None or state.program[0] != signature:
-        known = [block for block in blocks if isinstance(block, Block)]
-        if len(known) != len(state.parts) or not _is_supported(known, around):
-            return None
-        from delayssm.backends.numba_decode import Program
+    stack = getattr(model, "backbone", model)
+    head = None if stack is model else _head(model)
+    if (stack is not model and head is None) or len(stack.blocks) != len(state.parts):
+        return None
+    blocks = [_block(block, part) for block, part in zip(stack.blocks, state.parts, strict=True)]
+    known = [block for block in blocks if block is not None]
+    if len(known) != len(blocks):
+        return None
+    from delayssm.backends.numba_decode import Program
 
-        tensors = [_tensors(block, part) for block, part in zip(known, state.parts, strict=True)]
-        state.program = signature, Program(tensors, state.max_length, around)
-    made: Program = state.program[1]
-    return made
-
-
-def step(program: Program, x: Tensor, state: States, out: Tensor | None) -> tuple[Tensor, States]:
-    """Return the output for one token per row, and the state after it, which the memory now belongs to."""
-    y = torch.empty(program.gives) if out is None else out
-    if not program.run(x, y):
-        state.parts[0].require_room(1)
-    for part in state.parts:
-        part.usage.advance(1)
-    return y, state.current()
+    return Program(known, state.max_length, head)
 
 
-def _signature(blocks: nn.ModuleList, around: Around) -> list[object] | None:
-    """Return a value that changes when a parameter is replaced, moved or written to; None for unknown modules."""
-    modules: list[Any] = [*around]
-    signature: list[object] = []
-    for block in blocks._modules.values():
-        if type(block) is not Block or type(block._modules["layer"]) not in (S4D, DS4D):
-            return None
-        signature.append(block.__dict__["prenorm"])
-        inside: dict[str, Any] = block._modules["layer"].__dict__["_modules"]
-        modules += (block._modules["norm"], inside["ssm"], inside["linear"])
-    tensors: list[Tensor] = []
-    for module in modules:
-        inside = module.__dict__  # several times faster than asking for attributes
-        if type(module) not in _KNOWN or inside["_forward_hooks"] or inside["_forward_pre_hooks"]:
-            return None
-        signature.append(inside["training"])
-        tensors += [t for t in inside["_parameters"].values() if t is not None]
-        tensors += [t for t in inside["_buffers"].values() if t is not None]
-    signature += [id(t) for t in tensors]
-    signature += [t.data_ptr() for t in tensors]
-    try:
-        signature += [t._version for t in tensors]
-    except RuntimeError:
-        return None  # made in inference mode: no version to tell a change by
-    return signature
+def _is_watched(module: nn.Module) -> bool:
+    """Return whether someone watches a module, or has changed what it does."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
 
 
-def _is_supported(blocks: Sequence[Block], around: Around) -> bool:
-    """Return whether all is in float32 on a CPU and contiguous, and nothing differs from chunk to chunk."""
-    for block in blocks:
-        if block.training and (isinstance(block.norm, BatchNorm) or getattr(block.layer, "dropout", False)):
-            return False
+def _plain(tensors: Iterable[Tensor | None], shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Return whether all tensors are there, float32, on the CPU, contiguous, and of these shapes."""
     return all(
-        p.device.type == "cpu" and p.dtype == torch.float32 and p.is_contiguous()
-        for module in (*blocks, *around)
-        for p in module.parameters()
+        t is not None and t.shape == shape and t.dtype == torch.float32 and t.device.type == "cpu" and t.is_contiguous()
+        for t, shape in zip(tensors, shapes, strict=True)
     )
 
 
-def _tensors(block: Block, state: State) -> BlockTensors:
-    from delayssm.backends.numba_decode import BlockTensors
+def _head(model: Any) -> HeadTensors | None:
+    """Return what stands around the stack of a `TokenModel`."""
+    from delayssm.backends.numba_decode import HeadTensors
 
-    assert isinstance(block.layer, (S4D, DS4D))
-    norm, ssm, linear = block.norm, block.layer.ssm, block.layer.linear
-    batch_norm = norm if isinstance(norm, BatchNorm) else None
+    embedding, norm, head, width = model.embedding, model.norm, model.head, model.d_model
+    if type(embedding) is not Tokens or type(norm) is not nn.LayerNorm or type(head) is not nn.Linear:
+        return None
+    tensors = [embedding.weight, norm.weight, norm.bias, head.weight]
+    shapes = [(embedding.num_embeddings, width), (width,), (width,), (head.out_features, width)]
+    bias = head.bias
+    if not _plain(tensors, shapes) or not (bias is None or _plain([bias], [(head.out_features,)])):
+        return None
+    if embedding.max_norm is not None:  # it changes its weights
+        return None
+    return HeadTensors(
+        embedding.weight.detach(), norm.eps, norm.weight.detach(), norm.bias.detach(), head.weight.detach(),
+        None if bias is None else bias.detach(),
+    )  # fmt: skip
+
+
+def _block(block: nn.Module, state: State) -> BlockTensors | None:
+    """Return one block with its memory, after making sure that the state belongs to it."""
+    from delayssm.backends.numba_decode import BlockTensors, HistoryTensors, RingTensors
+
+    if type(block) is not Block or type(block.layer) not in (S4D, DS4D):
+        return None
+    layer, norm, width = block.layer, block.norm, block.d_model
+    assert isinstance(layer, S4D | DS4D)
+    ssm, linear = layer.ssm, layer.linear
+    if type(ssm) not in (DiagonalSSM, DelaySSM) or type(linear) is not nn.Linear:
+        return None
+    if type(norm) is not nn.LayerNorm and (type(norm) is not BatchNorm or norm.training):
+        return None
+    if layer.training and layer.dropout:
+        return None
+    mean, variance = (norm.running_mean, norm.running_var) if isinstance(norm, BatchNorm) else (None, None)
+    tensors: list[Tensor | None] = [norm.weight, norm.bias, linear.weight, linear.bias, ssm.D]
+    shapes: list[tuple[int, ...]] = [(width,), (width,), (2 * width, width), (2 * width,), (width,)]
+    if isinstance(norm, BatchNorm):
+        tensors, shapes = [*tensors, mean, variance], [*shapes, (width,), (width,)]
+    if not _plain(tensors, shapes):
+        return None
+    memory = state.memory
+    if isinstance(memory, History):
+        response = ssm.response_for(state)
+        inside: RingTensors | HistoryTensors = HistoryTensors(
+            memory.values, response.near, response.levels, lambda: ssm.far_response(memory).far
+        )
+    else:
+        assert isinstance(memory, Rings)
+        constants = ssm.constants_for(state)._asdict()
+        inside = RingTensors(**constants, D=ssm.D.detach(), h=memory.h, feedback=memory.feedback)
     return BlockTensors(
-        **ssm.constants_for(state)._asdict(),
-        D=ssm.D,
         prenorm=block.prenorm,
         eps=norm.eps,
-        gain=norm.weight,
-        shift=norm.bias,
-        mean=batch_norm.running_mean if batch_norm else None,
-        variance=batch_norm.running_var if batch_norm else None,
-        weight=linear.weight,
-        bias=linear.bias,
-        layout=state.layout.table,
-        **state.tensors(),
+        gain=norm.weight.detach(),
+        shift=norm.bias.detach(),
+        mean=mean,
+        variance=variance,
+        ssm=inside,
+        weight=linear.weight.detach(),
+        bias=linear.bias.detach(),
+        position=state.position,
     )

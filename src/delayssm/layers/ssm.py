@@ -6,21 +6,25 @@ Complex numbers are real pairs in the last axis, and only one of each conjugate 
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from delayssm import backends
 from delayssm.config import Config, Device, Factory, constructor
 from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_rows, check_sequence
 from delayssm.layers.optim import Rule
 from delayssm.layers.streaming import Streaming
+from delayssm.storage import files
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
+from delayssm.system.history import Response, advance
 from delayssm.system.kernel import ContourName, kernel
-from delayssm.system.layout import Layout
+from delayssm.system.memory import History, Memory, Rings
 from delayssm.system.parameters import BOUND, Coefficients, PairedCoefficients
 from delayssm.system.recurrence import scan
 from delayssm.system.spans import take, without_padding
@@ -77,6 +81,16 @@ class DiagonalSSMConfig(Config):
 class _DiagonalSSMArguments(DiagonalSSMConfig, Factory): ...
 
 
+@dataclass
+class _Derived:
+    """What belongs to one set of values of the parameters."""
+
+    version: Version
+    system: PairedCoefficients
+    digest: str
+    responses: dict[int, Response] = field(default_factory=dict)  # by number of slots
+
+
 class DiagonalSSM(Streaming[State]):
     """S4D: per channel  h_t = lam h_(t-1) + b x_t,  y_t = 2 Re(c . h_t) + D x_t."""
 
@@ -94,7 +108,7 @@ class DiagonalSSM(Streaming[State]):
         super().__init__()
         self._config = config
         self.d_model = config.d_model
-        self._cached: tuple[Version, PairedCoefficients] | None = None
+        self._cached: _Derived | None = None
         self._allocate(device, dtype)
         self.reset_parameters()
 
@@ -161,15 +175,25 @@ class DiagonalSSM(Streaming[State]):
         self._require_causal()
         check_sequence(x, self.d_model, self.signal_dtype)
         spans = check_lengths(lengths, x)
-        system = self._system() if torch.is_grad_enabled() else self._constants()
-        self._check_state(state, x, system)
+        check_rows(x, state.batch_size)
         counts = None if spans is None else spans.lengths
         state.require_room(x.shape[1], counts)
+        counts = torch.full_like(state.position, x.shape[1]) if counts is None else counts
         x = without_padding(x, spans)
         signal = x.to(self.signal_dtype)
-        y, state = scan(system, signal if spans is None else spans.to_front(signal), state, counts)
-        y = y if spans is None else spans.to_place(y)
-        return (y + self.D * signal).to(x.dtype), state
+        front = signal if spans is None else spans.to_front(signal)
+        memory: Memory
+        if isinstance(state.memory, History):
+            self._check_state(state, x)
+            y, memory = self._advance(front, state, state.memory, counts), state.memory
+        else:
+            assert isinstance(state.memory, Rings)
+            system = self._system() if torch.is_grad_enabled() else self._constants()
+            self._check_state(state, x, system)
+            y, memory = scan(system, front, state.memory, state.position, counts)
+            y = y + self.D * front
+        y = y if spans is None else without_padding(spans.to_place(y), spans)
+        return y.to(x.dtype), state.advanced(x.shape[1], counts, memory)
 
     @property
     def signal_dtype(self) -> torch.dtype:
@@ -188,11 +212,70 @@ class DiagonalSSM(Streaming[State]):
         self._check_state(state, state.position, system)
         return system._replace(c=system.c[0])
 
+    def response_for(self, state: State) -> Response:
+        """Return the response to go on with, after making sure that the state belongs to these parameters."""
+        self._check_state(state, state.position)
+        assert isinstance(state.memory, History)
+        return self._response(state.memory)
+
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         self._require_causal()
         self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
-        layout = Layout.of(self._constants().k, self._config.d_state // 2, self.signal_dtype, max_length)
-        return State.zeros(self._identity, batch_size, layout)
+        dtype = self.signal_dtype
+        position = torch.zeros(batch_size, dtype=torch.int64, device=self.D.device)
+        if max_length is None:
+            memory: Memory = Rings.zeros(batch_size, self._constants().k, self._config.d_state // 2, dtype)
+        else:
+            like = torch.empty(0, dtype=dtype, device=self.D.device)
+            memory = History.zeros(batch_size, max_length, like, self.d_model, self._derived().digest)
+        return State(memory, position, self._identity)
+
+    @torch.no_grad()
+    def _advance(self, x: Tensor, state: State, history: History, lengths: Tensor) -> Tensor:
+        """Return the outputs for a chunk; the history advances in place."""
+        response = self._response(history)
+        if state.usage.longest + x.shape[1] >= history.slots < history.max_length:
+            begins, ends = state.position < history.slots, state.position + lengths >= history.slots
+            if bool((begins & ends).any()):
+                response = self.far_response(history)
+        return advance(x, lengths, state.position, history.values, response, history.max_length)
+
+    def _response(self, history: History) -> Response:
+        """Return the impulse response for streams with as many slots, computed once for all of them."""
+        derived, slots, width = self._derived(), history.slots, history.values.shape[2]
+        if slots not in derived.responses:
+            backend, kernel = backends.active(self.D.device.type), self._padded_kernel(slots, width)
+            derived.responses[slots] = Response(*backend.respond(kernel, slots), kernel.new_empty(0))
+        return derived.responses[slots]
+
+    def far_response(self, history: History) -> Response:
+        """Return the response with what is needed after as many tokens as there are slots.
+
+        It is kept if there are several streams to use it: these take more than it does themselves.
+        """
+        self._require_parameters(history)
+        response, slots, width = self._response(history), history.slots, history.values.shape[2]
+        if response.far.numel():
+            return response
+        far = backends.active(self.D.device.type).respond_far(self._padded_kernel(2 * slots, width), slots)
+        response = replace(response, far=far)
+        if len(history.values) > 1:
+            self._derived().responses[slots] = response
+        return response
+
+    def _require_parameters(self, history: History) -> None:
+        if history.parameters != self._derived().digest:
+            raise ValueError(
+                "a parameter has changed since this state was made, and a state with max_length belongs to the values "
+                "of the parameters; start again from init_state, or use a state without max_length"
+            )
+
+    @torch.no_grad()
+    def _padded_kernel(self, length: int, width: int) -> Tensor:
+        """Return the impulse response with the skip term, (length, width), the channels padded with zeros."""
+        system = self._constants()
+        K = kernel(system, length, self._config.contour, self.D, self.signal_dtype)[0]
+        return F.pad(K, (0, width - self.d_model))
 
     def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
         config = self._config
@@ -224,19 +307,23 @@ class DiagonalSSM(Streaming[State]):
 
     def _constants(self) -> PairedCoefficients:
         """Return the discrete system without gradients, computed again only after a parameter has changed."""
-        if torch.compiler.is_compiling() or any(p.is_inference() for p in self.parameters()):
-            return self._system()  # no version to tell a change by
-        now = [(p, p.data_ptr(), p._version) for p in self.parameters()]
-        if self._cached is None or not _same(self._cached[0], now):
+        return self._system() if torch.compiler.is_compiling() else self._derived().system
+
+    def _derived(self) -> _Derived:
+        """Return what was derived from the parameters as they are now."""
+        versioned = not any(p.is_inference() for p in self.parameters())
+        now = [(p, p.data_ptr(), p._version if versioned else -1) for p in self.parameters()]
+        if self._cached is None or not versioned or not _same(self._cached.version, now):
             with torch.no_grad():
-                self._cached = now, PairedCoefficients(*(t.contiguous() for t in self._system()))
-        return self._cached[1]
+                system = PairedCoefficients(*(t.contiguous() for t in self._system()))
+            self._cached = _Derived(now, system, files.digest(dict(self.named_parameters())))
+        return self._cached
 
     def _require_causal(self) -> None:
         if self.bidirectional:
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
-    def _check_state(self, state: State, x: Tensor, system: PairedCoefficients) -> None:
+    def _check_state(self, state: State, x: Tensor, system: PairedCoefficients | None = None) -> None:
         if state.ssm is not self._identity:
             raise ValueError("this state belongs to another module; make one with this module's init_state")
         state.require_unspent()
@@ -245,12 +332,21 @@ class DiagonalSSM(Streaming[State]):
             raise ValueError(
                 f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"
             )
-        k = state.layout.k
-        if k is not system.k and not torch.equal(k, system.k):
-            raise ValueError(
-                f"{int((k != system.k).sum())} delays have moved to another step since this state was made, so "
-                "its memory no longer fits; start again from init_state, or freeze nu_tau to keep states over updates"
-            )
+        memory = state.memory
+        if isinstance(memory, History):
+            if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.parameters())):
+                raise RuntimeError(
+                    "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state "
+                    "without one"
+                )
+            self._require_parameters(memory)
+        elif isinstance(memory, Rings) and system is not None and memory.k is not system.k:
+            moved = int((memory.k != system.k).sum())
+            if moved:
+                raise ValueError(
+                    f"{moved} delays have moved to another step since this state was made, so its memory no longer "
+                    "fits; start again from init_state, or freeze nu_tau to keep states over updates"
+                )
 
 
 @dataclass(frozen=True)

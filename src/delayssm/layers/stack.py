@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_rows, check_sequence, check_step
+from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
 from delayssm.system.state import State, States
 
@@ -74,27 +75,9 @@ class Stack(Streaming[States]):
             after.append(part)
         return x, States(tuple(after), state.origin)
 
-    @torch.no_grad()
-    def step(
-        self, x: Float[Tensor, "B H"], state: States, out: Float[Tensor, "B H"] | None = None
-    ) -> tuple[Float[Tensor, "B H"], States]:
-        """Return the output for one token per row, written to `out` if given, and the state after it.
-
-        Stacks of this package's blocks in float32 on a CPU take a single compiled call.
-        """
-        check_step(x, self.d_model)
-        program = decoding.program(self.blocks, state)
-        if program is None:
-            y, state = super().step(x, state)
-            return (y if out is None else out.copy_(y)), state
-        check_sequence(x.unsqueeze(1), self.d_model, torch.float32)
-        check_rows(x, state.batch_size)
-        return decoding.step(program, x, state, out)
-
-    def decoder(self, state: States) -> decoding.Decoder:
-        """Return this stack bound to streams: it goes on token by token without looking at the parameters again."""
-        program = decoding.program(self.blocks, state)
-        return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
+    def decoder(self, state: States) -> Decoder:
+        """Return this stack bound to streams and to the parameters as they are now: the fastest way to go on."""
+        return decoding.bind(self, state)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> States:
         return States(tuple(block.init_state(batch_size, max_length) for block in self._blocks()))

@@ -16,7 +16,7 @@ from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming, reset_parameters
-from delayssm.system.layout import Layout
+from delayssm.system.memory import Memory
 from delayssm.system.spans import Spans, take, without_padding
 from delayssm.system.state import Identity, States, Streams, Usage
 
@@ -42,8 +42,8 @@ class PooledState(Streams):
     def tensors(self) -> dict[str, Tensor]:
         return {**self.backbone.tensors(), "total": self.total}
 
-    def layouts(self) -> list[Layout]:
-        return self.backbone.layouts()
+    def memories(self) -> list[Memory]:
+        return self.backbone.memories()
 
     def usages(self) -> list[Usage]:
         return self.backbone.usages()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -12,16 +11,14 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_rows
+from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers.decoding import Decoder
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming
 from delayssm.models.sampling import Sampling
 from delayssm.system.spans import without_padding
 from delayssm.system.state import States
-
-if TYPE_CHECKING:
-    from delayssm.backends.numba_decode import Program
 
 
 @dataclass(frozen=True)
@@ -77,24 +74,16 @@ class TokenModel(Streaming[States]):
         return without_padding(self._logits(y), spans), state
 
     @torch.no_grad()
-    def step(
-        self, x: Int[Tensor, " B"], state: States, out: Float[Tensor, "B V"] | None = None
-    ) -> tuple[Float[Tensor, "B V"], States]:
-        """Return logits for one token per row, written to `out` if given, and the state after it."""
+    def step(self, x: Int[Tensor, " B"], state: States) -> tuple[Float[Tensor, "B V"], States]:
+        """Return logits for one token per row, and the state after it."""
         if x.ndim != 1:
             raise ValueError(f"step takes one token per row, shape (batch,), not {tuple(x.shape)}")
-        x = self.embedding.checked(x.unsqueeze(1))
-        program = self._program(state)
-        if program is None:
-            y, state = self.stream(x, state)
-            return (y[:, 0] if out is None else out.copy_(y[:, 0])), state
-        check_rows(x, state.batch_size)
-        return decoding.step(program, x.flatten().long(), state, out)
+        y, state = self.stream(x.unsqueeze(1), state)
+        return y[:, 0], state
 
-    def decoder(self, state: States) -> decoding.Decoder:
-        """Return this model bound to streams: it goes on token by token without looking at the parameters again."""
-        program = self._program(state)
-        return decoding.Decoder(self.step, state) if program is None else decoding.CompiledDecoder(program, state)
+    def decoder(self, state: States) -> Decoder:
+        """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
+        return decoding.bind(self, state)
 
     def generate(
         self,
@@ -159,9 +148,6 @@ class TokenModel(Streaming[States]):
 
     def _first_state(self, batch_size: int, max_length: int | None) -> States:
         return self.backbone.init_state(batch_size, max_length)
-
-    def _program(self, state: States) -> Program | None:
-        return decoding.program(self.backbone.blocks, state, (self.embedding, self.norm, self.head))
 
     def _logits(self, y: Tensor) -> Tensor:
         logits: Tensor = self.head(self.norm(y))

@@ -6,6 +6,7 @@ Arithmetic is float64. Only the large tensors are kept in the precision of the s
 and does not accumulate.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,53 +14,44 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.system.memory import Rings
 from delayssm.system.parameters import PairedCoefficients
-from delayssm.system.state import State
 
 
 def scan(
     system: PairedCoefficients,
     x: Float[Tensor, "B L H"],
-    state: State,
-    lengths: Int[Tensor, " B"] | None = None,
-) -> tuple[Float[Tensor, "B L H"], State]:
-    """Return outputs, without the skip term, and the state after the chunk; row i stops after lengths[i] tokens.
+    rings: Rings,
+    position: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+) -> tuple[Float[Tensor, "B L H"], Rings]:
+    """Return outputs, without the skip term, and the memory after the chunk; row i stops after lengths[i] tokens.
 
-    Where no gradient is involved, the memory of the given state is reused for the new one.
+    Where no gradient is involved, the given memory is advanced in place and returned.
     """
-    if lengths is None:
-        lengths = torch.full_like(state.position, x.shape[1])
     coefficients = system._replace(c=system.c[0])
-    inputs = (*coefficients, x, lengths, state.position, state.layout.table, state.h, state.feedback)
-    in_a_graph = state.h.requires_grad or state.feedback.requires_grad
+    inputs = (*coefficients, x, lengths, position, rings.h, rings.feedback)
+    in_a_graph = rings.h.requires_grad or rings.feedback.requires_grad
     if in_a_graph or (torch.is_grad_enabled() and any(t.requires_grad for t in (*coefficients, x))):
-        if state.max_length is not None:
-            raise RuntimeError(
-                "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state without one"
-            )
         y, h, feedback = _scan(*inputs)
-    else:
-        y, h, feedback = _scan_in_place(*inputs, state.copies, state.inputs), state.h, state.feedback
-    return y, state.advanced(x.shape[1], lengths, h, feedback)
+        return y, replace(rings, h=h, feedback=feedback)
+    return _scan_in_place(*inputs), rings
 
 
-@torch.library.custom_op("delayssm::scan_", mutates_args=("h", "feedback", "copies", "inputs"))
+@torch.library.custom_op("delayssm::scan_", mutates_args=("h", "feedback"))
 def _scan_in_place(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     return backends.active(x.device.type).scan(
-        lam=lam, mu=mu, b=b, c=c, k=k, alpha=alpha, x=x, lengths=lengths, position=position, layout=layout,
-        h=h, feedback=feedback, copies=copies, inputs=inputs,
-    )  # fmt: skip
+        lam=lam, mu=mu, b=b, c=c, k=k, alpha=alpha, x=x, lengths=lengths, position=position, h=h, feedback=feedback
+    )
 
 
 @_scan_in_place.register_fake
 def _(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor,
-    h: Tensor, feedback: Tensor, copies: Tensor, inputs: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
@@ -67,18 +59,16 @@ def _(
 @torch.library.custom_op("delayssm::scan", mutates_args=())
 def _scan(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     h, feedback = h.clone(), feedback.clone()
-    copies, inputs = h.new_empty(len(h), 0, 2, h.shape[-1]), x.new_empty(len(x), 0)  # all delays have rings
-    system = lam, mu, b, c, k, alpha
-    return _scan_in_place(*system, x, lengths, position, layout, h, feedback, copies, inputs), h, feedback
+    return _scan_in_place(lam, mu, b, c, k, alpha, x, lengths, position, h, feedback), h, feedback
 
 
 @_scan.register_fake
 def _(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     return y, torch.empty_like(h), torch.empty_like(feedback)
@@ -88,12 +78,12 @@ def _(
 def _scan_backward(
     g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of lam, mu, b, c, alpha, x, h and feedback."""
     g = backends.active(x.device.type).scan_backward(
         g_y=g_y, g_h=g_h, g_feedback=g_feedback, lam=lam, mu=mu, b=b, c=c, k=k, alpha=alpha,
-        x=x, lengths=lengths, position=position, layout=layout, h=h, feedback=feedback,
+        x=x, lengths=lengths, position=position, h=h, feedback=feedback,
     )  # fmt: skip
     return g.lam, g.mu, g.b, g.c, g.alpha, g.x, g.h, g.feedback
 
@@ -102,7 +92,7 @@ def _scan_backward(
 def _(
     g_y: Tensor, g_h: Tensor, g_feedback: Tensor,
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
-    x: Tensor, lengths: Tensor, position: Tensor, layout: Tensor, h: Tensor, feedback: Tensor,
+    x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     return tuple(torch.empty_like(t) for t in (lam, mu, b, c, alpha, x, h, feedback))
 
@@ -113,7 +103,7 @@ def _save(ctx: Any, inputs: tuple[Tensor, ...], output: object) -> None:
 
 def _backward(ctx: Any, g_y: Tensor, g_h: Tensor, g_feedback: Tensor) -> tuple[Tensor | None, ...]:
     lam, mu, b, c, alpha, x, h, feedback = _scan_backward(g_y, g_h, g_feedback, *ctx.saved_tensors)
-    return lam, mu, b, c, None, alpha, x, None, None, None, h, feedback
+    return lam, mu, b, c, None, alpha, x, None, None, h, feedback
 
 
 _scan.register_autograd(_backward, setup_context=_save)

@@ -7,17 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
 from delayssm.storage import tensors as tensor_file
-from delayssm.system.layout import Layout
+from delayssm.system.memory import Memory
 
 Rows = Sequence[int] | Tensor
 #: Format of files with saved streams. The number goes up when their content changes its meaning.
-FORMAT = "delayssm state 2"
+FORMAT = "delayssm state 3"
 
 
 class Identity(Protocol):
@@ -58,8 +58,8 @@ class Streams(ABC):
         """Return everything that is remembered, by name. Rows come first; before the first token everything is 0."""
 
     @abstractmethod
-    def layouts(self) -> list[Layout]:
-        """Return the layout of the memory of each SSM."""
+    def memories(self) -> list[Memory]:
+        """Return the memory of each SSM."""
 
     @abstractmethod
     def usages(self) -> list[Usage]:
@@ -88,7 +88,7 @@ class Streams(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a description: which channels use which memory, why, and what it costs."""
+        """Return a description: which memory the streams have, and what it costs."""
 
     @property
     def batch_size(self) -> int:
@@ -125,12 +125,11 @@ class Streams(ABC):
         index = self._index(rows)
         if streams.origin is not self.origin:
             raise ValueError("these streams belong to another module")
-        if streams.max_length != self.max_length:
-            raise ValueError(f"these streams have max_length={streams.max_length}, not {self.max_length}")
         if len(index) != streams.batch_size:
             raise ValueError(f"there are {streams.batch_size} streams for {len(index)} rows")
-        if not all(torch.equal(a.k, b.k) for a, b in zip(self.layouts(), streams.layouts(), strict=True)):
-            raise ValueError("these streams were made for other delays: some have moved to another step since")
+        for mine, theirs in zip(self.memories(), streams.memories(), strict=True):
+            if difference := mine.difference(theirs):
+                raise ValueError(difference)
         for t, new in zip(self.tensors().values(), streams.tensors().values(), strict=True):
             t[index] = new
         self.count_tokens()
@@ -164,55 +163,32 @@ class Streams(ABC):
 
 @dataclass
 class State(Streams):
-    """The memory of one SSM. B rows, H channels, n = N/2 stored modes; S slots, C copies and I inputs as laid out."""
+    """The streams of one SSM."""
 
-    h: Tensor  # (B, H, 2, n) float64: the last state, real parts before imaginary parts
-    feedback: Tensor  # (B, S, 2, n): what the past feeds back to the tokens that come
-    copies: Tensor  # (B, C, 2, n) float64: states at lags k, 2k, ... of channels that have a cascade
-    inputs: Tensor  # (B, I): past inputs of those channels
+    memory: Memory
     position: Tensor  # (B,) int64: tokens seen
-    layout: Layout
     ssm: Identity  # the module whose memory it is
     origin: Identity | None = None
     usage: Usage = field(default_factory=Usage)
     advances: int = 0  # of the memory, when this state was made
 
-    @staticmethod
-    def zeros(ssm: Identity, batch_size: int, layout: Layout) -> State:
-        """Return streams before their first token."""
-        slots, copies, inputs = layout.totals
-
-        def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
-            return torch.zeros(batch_size, *shape, dtype=dtype, device=layout.k.device)
-
-        return State(
-            h=zeros(torch.float64, len(layout.k), 2, layout.modes),
-            feedback=zeros(layout.dtype, slots, 2, layout.modes),
-            copies=zeros(torch.float64, copies, 2, layout.modes),
-            inputs=zeros(layout.dtype, inputs),
-            position=zeros(torch.int64),
-            layout=layout,
-            ssm=ssm,
-        )
-
     @property
     def max_length(self) -> int | None:
-        return self.layout.max_length
+        return self.memory.max_length
 
     def tensors(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in ("h", "feedback", "copies", "inputs", "position")}
+        return {**self.memory.tensors(), "position": self.position}
 
-    def layouts(self) -> list[Layout]:
-        return [self.layout]
+    def memories(self) -> list[Memory]:
+        return [self.memory]
 
     def usages(self) -> list[Usage]:
         return [self.usage]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
-        tensors: dict[str, Any] = {name: function(t) for name, t in self.tensors().items()}
         usage = Usage(self.usage.longest)
-        return State(**tensors, layout=self.layout, ssm=self.ssm, origin=self.origin, usage=usage)
+        return State(self.memory.map(function), function(self.position), self.ssm, self.origin, usage)
 
     def detach(self) -> State:
         return dataclasses.replace(self.map(Tensor.detach), usage=self.usage, advances=self.advances)
@@ -221,22 +197,19 @@ class State(Streams):
         if torch.empty(0, device=device).device == self.position.device:
             self.require_unspent()
             return self  # it is there already
-        return dataclasses.replace(self.map(lambda t: t.to(device)), layout=self.layout.to(device))
+        return dataclasses.replace(self.map(lambda t: t.to(device)), memory=self.memory.to(device))
 
     def describe(self) -> str:
         bound = "any number of" if self.max_length is None else f"at most {self.max_length:,}"
-        head = f"streams: {self.batch_size} of {bound} tokens, {self.nbytes:,} bytes"
-        return f"{head}\n{self.layout.describe()}"
+        return f"streams: {self.batch_size} of {bound} tokens, {self.nbytes:,} bytes: {self.memory.describe()}"
 
-    def advanced(self, tokens: int, lengths: Tensor, h: Tensor, feedback: Tensor) -> State:
+    def advanced(self, tokens: int, lengths: Tensor, memory: Memory) -> State:
         """Return the state after `lengths` more tokens per row, at most `tokens`."""
-        in_place = h is self.h
+        in_place = memory is self.memory
         usage = self.usage if in_place else Usage(self.usage.longest)
         usage.advance(tokens)
         position = self.position.add_(lengths) if in_place else self.position + lengths
-        return dataclasses.replace(
-            self, h=h, feedback=feedback, position=position, usage=usage, advances=usage.advances
-        )
+        return dataclasses.replace(self, memory=memory, position=position, usage=usage, advances=usage.advances)
 
     def current(self) -> State:
         """Return the same memory as it is now, after it was advanced in place."""
@@ -270,7 +243,6 @@ class States(Streams):
 
     parts: tuple[State, ...]
     origin: Identity | None = None
-    program: Any = None  # one compiled call for all of them, see `delayssm.layers.decoding`
 
     @property
     def position(self) -> Tensor:  # type: ignore[override]
@@ -283,8 +255,8 @@ class States(Streams):
     def tensors(self) -> dict[str, Tensor]:
         return {f"{i}.{name}": t for i, part in enumerate(self.parts) for name, t in part.tensors().items()}
 
-    def layouts(self) -> list[Layout]:
-        return [part.layout for part in self.parts]
+    def memories(self) -> list[Memory]:
+        return [part.memory for part in self.parts]
 
     def usages(self) -> list[Usage]:
         return [part.usage for part in self.parts]
@@ -307,7 +279,7 @@ class States(Streams):
 
     def current(self) -> States:
         """Return the same memory as it is now, after it was advanced in place."""
-        return States(tuple([part.current() for part in self.parts]), self.origin, self.program)
+        return States(tuple(part.current() for part in self.parts), self.origin)
 
     def _each(self, function: Callable[[State], State]) -> States:
         return States(tuple(function(part) for part in self.parts), self.origin)

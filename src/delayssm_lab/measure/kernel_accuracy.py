@@ -14,6 +14,7 @@ from torch import Tensor
 
 from delayssm import DelaySSM
 from delayssm.system import reference
+from delayssm_lab.measure.errors import relative_rms
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Measured, Readings
 
@@ -55,7 +56,7 @@ class KernelAccuracy(Measured[Initialisation]):
         )
         truth = _impulse_response(modules[1], max(self.lengths), self.max_delay)
         return {
-            _key(column, length): _relative_rms(module.kernel(length), truth[:, :length])
+            _key(column, length): relative_rms(module.kernel(length), truth[:, :length])
             for column, module in zip(COLUMNS, modules, strict=True)
             for length in self.lengths
         }
@@ -89,7 +90,3 @@ def _impulse_response(ssm: DelaySSM, length: int, max_delay: int) -> Tensor:
     system = ssm.discretize()
     rows = zip(*(tensor.numpy() for tensor in system), strict=True)
     return torch.from_numpy(np.stack([reference.kernel(reference.Channel(*row), length, max_delay) for row in rows]))
-
-
-def _relative_rms(kernel: Tensor, truth: Tensor) -> float:
-    return float((kernel.double() - truth).square().mean().sqrt() / truth.square().mean().sqrt())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.stacks import NARROW, StackSize
-from delayssm_lab.measure.training_speed import TrainingStep
+from delayssm_lab.measure.training_step import TrainingStep
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Readings
 

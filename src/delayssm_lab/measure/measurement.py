@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from delayssm_lab.environment import Device, require_device
 from delayssm_lab.measure import fresh
 from delayssm_lab.study import Measured, Readings
 
 M = TypeVar("M", bound=fresh.Point)
+
+
+def of_kind(kind: type[M], results: Mapping[Any, Readings]) -> dict[M, Readings]:
+    """Return the results of the points of one kind."""
+    return {point: values for point, values in results.items() if isinstance(point, kind)}
 
 
 class Isolated(Measured[M]):

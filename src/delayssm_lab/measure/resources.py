@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psutil
 import torch
@@ -23,6 +23,12 @@ def seconds(function: Callable[[], object], device: Device = "cpu") -> float:
 def fastest(function: Callable[[], object], repeats: int, device: Device = "cpu") -> float:
     """Return the wall-clock time of the fastest of several calls, the one that was disturbed least."""
     return min(seconds(function, device) for _ in range(repeats))
+
+
+def fastest_in_turn(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the time of the fastest call of each function. They take turns, so that a disturbance meets them all."""
+    times = [{name: seconds(function) for name, function in functions.items()} for _ in range(rounds)]
+    return {name: min(turn[name] for turn in times) for name in functions}
 
 
 def rows_that_fit(step: Callable[[int], object], batch_size: int, device: Device) -> int:

@@ -2,94 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 
-import torch
-from torch import nn
-
-from delayssm.allocator import keep_freed_memory
-from delayssm.layers.optim import param_groups
-from delayssm_lab.environment import Device, peak_memory
-from delayssm_lab.measure.measurement import OnDevice
-from delayssm_lab.measure.resources import fastest, rows_that_fit
+from delayssm_lab.measure import training_breakdown
+from delayssm_lab.measure.limits import LIMITS, Limits, show_limits
+from delayssm_lab.measure.measurement import OnDevice, of_kind
 from delayssm_lab.measure.stacks import BASELINE, SAME_PARAMETERS, SAME_WIDTH, StackSize
-from delayssm_lab.measure.textbook import TextbookBlock
+from delayssm_lab.measure.training_breakdown import Breakdown
+from delayssm_lab.measure.training_step import Code, TrainingStep
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Readings
 
-Code = Literal["library", "textbook", "textbook, memory kept", "dense products"]
 #: Batch size and length.
 Shape = tuple[int, int]
-Step = Callable[[], None]
+Point = TrainingStep | Breakdown | Limits
 
 
 @dataclass(frozen=True)
-class TrainingStep:
-    """Training steps on batches of one shape. Rounds are repetitions at different times."""
-
-    stack: StackSize
-    code: Code
-    batch_size: int
-    length: int
-    round: int = 0
-    device: Device = "cpu"
-
-    @property
-    def label(self) -> str:
-        """Model, for tables."""
-        return self.stack.label if self.code == "library" else f"{self.code}, H {self.stack.d_model}"
-
-    def measure(self) -> Readings:
-        if self.code != "textbook":  # the plain textbook runs without this project's allocator settings
-            keep_freed_memory()
-        torch.manual_seed(0)
-        prepare = self._products() if self.code == "dense products" else self._training()
-        rows = rows_that_fit(lambda rows: prepare(rows)(), self.batch_size, self.device)
-        time = fastest(prepare(rows), 2 if self.code.startswith("textbook") else 5, self.device)
-        return {"rows": rows, "seconds": time, "peak bytes": peak_memory(self.device)}
-
-    def _training(self) -> Callable[[int], Step]:
-        """Return a function from a number of rows to a step of AdamW on so many."""
-        size = self.stack
-        model: nn.Module = (
-            size.build(self.length)
-            if self.code == "library"
-            else nn.Sequential(*(TextbookBlock(size.d_model, size.d_state, self.length) for _ in range(size.depth)))
-        ).to(self.device)
-        optimiser = torch.optim.AdamW(param_groups(model, 1e-3), fused=True)
-
-        def step(x: torch.Tensor) -> None:
-            optimiser.zero_grad()
-            model(x).square().mean().backward()
-            optimiser.step()
-
-        return lambda rows: partial(step, torch.randn(rows, self.length, size.d_model, device=self.device))
-
-    def _products(self) -> Callable[[int], Step]:
-        """Return a function from a number of rows to one pass through the linear maps of all layers and back."""
-        H, depth = self.stack.d_model, self.stack.depth
-        layers = [nn.Linear(H, 2 * H, device=self.device) for _ in range(depth)]
-
-        def prepare(rows: int) -> Step:
-            shape = rows, self.length, H
-            inputs = [torch.randn(shape, device=self.device, requires_grad=True) for _ in range(depth)]
-            grad = torch.randn(rows, self.length, 2 * H, device=self.device)
-
-            def step() -> None:
-                for layer, x in zip(layers, inputs, strict=True):
-                    layer(x).backward(grad)
-
-            return step
-
-        return prepare
-
-
-@dataclass(frozen=True)
-class TrainingSpeed(OnDevice[TrainingStep]):
+class TrainingSpeed(OnDevice[Point]):
     """Training steps of four blocks, N 64, by batch size and length.
 
     S4D has H 256. DS4D has the same H, and the H of about as many parameters.
@@ -98,26 +30,31 @@ class TrainingSpeed(OnDevice[TrainingStep]):
     quantity = "training-speed"
     subject = "Speed and memory of training (figure efficiency)"
 
-    shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096), (32, 1024), (32, 2048), (32, 4096), (32, 8192))
+    shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096), (32, 1024), (32, 2048), (32, 4096), (32, 8192), (2, 16_384))
     textbook_shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096))
+    breakdown_shapes: tuple[Shape, ...] = ((8, 1024), (32, 1024))
     rounds: int = 2
     s4d: StackSize = BASELINE
     ds4d: StackSize = SAME_WIDTH
     matched: StackSize = SAME_PARAMETERS
+    limits: Limits = LIMITS
 
-    def points(self) -> list[TrainingStep]:
-        points = []
+    def points(self) -> list[Point]:
+        points: list[Point] = [replace(self.limits, device=self.device)]
         for turn, shape in product(range(self.rounds), self.shapes):  # a ratio is of measurements in close succession
             models: list[tuple[StackSize, Code]] = [(self.ds4d, "dense products")]
             models += [(stack, "library") for stack in (self.s4d, self.ds4d, self.matched)]
+            models += [(self.ds4d, "bfloat16 products")]
             if shape in self.textbook_shapes and turn == 0:
                 models += [(self.ds4d, "textbook"), (self.ds4d, "textbook, memory kept")]
             points += [TrainingStep(stack, code, *shape, turn, self.device) for stack, code in models]
+        if self.device == "cpu":
+            points += [Breakdown(TrainingStep(self.ds4d, "library", *shape)) for shape in self.breakdown_shapes]
         return points
 
-    def show(self, results: Mapping[TrainingStep, Readings]) -> Iterable[File]:
-        fastest = self._fastest(results)
-        head = ["batch x length", "model", "ms/step", "tokens/s", "time / products", "time / S4D", "peak GB"]
+    def show(self, results: Mapping[Point, Readings]) -> Iterable[File]:
+        fastest = self._fastest(of_kind(TrainingStep, results))
+        head = ["batch x length", "model", "ms/step", "tokens/s", "time / products", "time / S4D", "peak GB", "error"]
         rows = []
         for (shape, label), values in fastest.items():
             batch_size, length = shape
@@ -130,10 +67,14 @@ class TrainingSpeed(OnDevice[TrainingStep]):
                 f"{_speed(length, values):,.0f}",
                 *("" if base is None else f"{_speed(length, base) / _speed(length, values):.2f}" for base in ratios),
                 f"{values['peak bytes'] / 1e9:.1f}",
+                f"{values['error']:.1e}" if "error" in values else "",
             ])  # fmt: skip
         yield "table.md", tables.markdown(head, rows).encode()
         yield "summary.md", self._summary(fastest)
         yield "training.png", self._figure(fastest)
+        yield from show_limits(results)
+        if breakdowns := of_kind(Breakdown, results):
+            yield "breakdown.md", training_breakdown.table(breakdowns).encode()
 
     def _summary(self, fastest: Mapping[tuple[Shape, str], Readings]) -> bytes:
         """Return a table of tokens per second, one row for each model and one column for each shape."""

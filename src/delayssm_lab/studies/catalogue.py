@@ -1,5 +1,7 @@
 """All studies, by name on the command line."""
 
+from delayssm_lab.measure.convolution_accuracy import ConvolutionAccuracy
+from delayssm_lab.measure.convolution_speed import ConvolutionSpeed
 from delayssm_lab.measure.decoding_speed import DecodingSpeed
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.full_size import FullSize
@@ -12,6 +14,7 @@ from delayssm_lab.measure.long_sequences import LongSequences
 from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
+from delayssm_lab.measure.transform_speed import TransformSpeed
 from delayssm_lab.studies.branch_fraction import BranchFraction
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
@@ -33,8 +36,11 @@ def measurements() -> tuple[Study, ...]:
     """Return the measurements of speed, memory and accuracy that `make bench` makes."""
     return (
         KernelAccuracy(),
+        ConvolutionAccuracy(),
         FFTAccuracy(),
         ImportTime(),
+        TransformSpeed(),
+        ConvolutionSpeed(),
         KernelSpeed(),
         TrainingSpeed(),
         LongSequences(),

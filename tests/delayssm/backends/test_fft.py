@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delayssm.backends import numba_fft
+from delayssm.backends import numba_convolution, numba_fft
 from delayssm.backends.butterflies import dft, inverse_dft
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.ring import Ring
@@ -48,3 +48,19 @@ def test_transform_evaluates_at_the_points_of_the_ring(length: int, dtype: type)
     assert error <= tolerance
     numba_fft.transform_back(work, m, ring.parts(dtype))
     np.testing.assert_allclose(work.reshape(m, 2, lanes) / m, signal, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize("length", [1, 32, 64, 100, 320, 1024, 4000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_transform_of_real_signals(length: int, dtype: type) -> None:
+    """It begins with a pass of its own, and is that of complex numbers whose imaginary parts are 0."""
+    ring, lanes, rows = Ring.at_least(length), VECTOR_BYTES // np.dtype(dtype).itemsize, 3
+    m, parts = ring.size, ring.parts(dtype)
+    x = np.random.default_rng(length).normal(size=(rows, length, lanes)).astype(dtype)
+    work = np.full((rows, 2 * m * lanes), np.nan, dtype)
+    numba_convolution.transform_rows(x.reshape(-1), length, m, parts, work)
+    numbers = np.zeros((rows, m, 2, lanes), dtype)
+    numbers[:, :length, 0] = x
+    for signal, spectrum in zip(numbers.reshape(rows, -1), work, strict=True):
+        numba_fft.transform(signal, m, parts)
+        assert np.linalg.norm(spectrum - signal) <= np.finfo(dtype).eps * np.linalg.norm(signal)

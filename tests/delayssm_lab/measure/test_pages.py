@@ -9,10 +9,11 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_measurement_is_on_a_page() -> None:
-    pages = [(ROOT / name).read_text() for name in ("BENCHMARKS.md", "docs/results.md")]
+    pages = [(ROOT / name).read_text() for name in ("BENCHMARKS.md", "docs/results.md", "README.md")]
     for study in measurements():
-        for name in ("table.md", "about.json"):
-            assert any(f"<!-- results/{study.name}/{name} -->" in page for page in pages)
+        made = {path.name for path in (ROOT / "results" / study.name).glob("*.md")}
+        for name in {"table.md", "about.json", *made}:
+            assert any(f"<!-- results/{study.name}/{name} -->" in page for page in pages), (study.name, name)
 
 
 def test_benchmarks_has_no_numbers_of_its_own() -> None:

@@ -14,11 +14,14 @@ from delayssm_lab.measure.generator_speed import GeneratorSpeed
 from delayssm_lab.measure.gpu_binaries import GENERATIONS, KERNELS, GPUBinaries
 from delayssm_lab.measure.import_time import ImportTime
 from delayssm_lab.measure.kernel_speed import LABELS, KernelPass, KernelSpeed
+from delayssm_lab.measure.limits import Limits
 from delayssm_lab.measure.long_sequences import LongSequences
 from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.stacks import StackSize
-from delayssm_lab.measure.training_speed import TrainingSpeed, TrainingStep
+from delayssm_lab.measure.training_breakdown import Breakdown, part_of
+from delayssm_lab.measure.training_speed import TrainingSpeed
+from delayssm_lab.measure.training_step import TrainingStep
 from delayssm_lab.recipes.delayed import preset
 from tests.support.numerics import relative_rms
 from tests.support.studies import make, table_rows
@@ -35,12 +38,16 @@ S4D, DS4D, MATCHED = (
 @pytest.mark.usefixtures("in_process")
 def test_training_speed(tmp_path: Path) -> None:
     study = TrainingSpeed(
-        shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), s4d=S4D, ds4d=DS4D, matched=MATCHED
-    )
+        shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), breakdown_shapes=((2, 32),),
+        s4d=S4D, ds4d=DS4D, matched=MATCHED, limits=Limits(side=16, elements=64),
+    )  # fmt: skip
     content = make(study, tmp_path / "work", tmp_path / "out")
-    assert set(content) == {"table.md", "summary.md", "training.png", "points.json", "about.json"}
-    points = json.loads(content["points.json"])
-    assert len(points) == 2 * 3 * 4 + 2
+    assert set(content) == {
+        "table.md", "summary.md", "training.png", "limits.md", "breakdown.md", "points.json", "about.json",
+    }  # fmt: skip
+    limits, *points, breakdown = json.loads(content["points.json"])
+    assert f"dense products {limits['values']['GFLOPS']:.0f} GFLOPS" in content["limits.md"].decode()
+    assert len(points) == 2 * 3 * 5 + 2
     fastest: dict[tuple[str, str], float] = {}
     for entry in points:
         point, values = (
@@ -64,6 +71,34 @@ def test_training_speed(tmp_path: Path) -> None:
     summary = {row[0]: row[1:] for row in table_rows(content["summary.md"])}
     assert summary["model"] == ["1 x 32", "2 x 32", "2 x 64"]
     assert summary["textbook, H 6"] == [f"{32 / time:,.0f}", "", ""]
+    assert [label for shape, label in rows if shape == "2 x 64" and rows[shape, label][5]] == [
+        "DS4D, bfloat16 products, H 6"
+    ]
+    assert 1e-4 < float(rows["2 x 64", "DS4D, bfloat16 products, H 6"][5]) < 2e-2
+    parts = breakdown["values"]
+    assert all(seconds > 0 for seconds in parts.values())
+    (row,) = table_rows(content["breakdown.md"])[2:]
+    assert row[0] == "2 x 32"
+    share = parts["convolutions"] / sum(parts.values())
+    assert row[3] == f"{parts['convolutions'] * 1e3:,.0f} ({share:.0%})"
+    assert row[6] == f"{12 * 2 * 32 * 6**2 / parts['dense products'] / 1e9:.0f}"
+
+
+@pytest.mark.parametrize(
+    ("operator", "part"),
+    [
+        ("aten::mm", "dense products"),
+        ("aten::addmm_", "dense products"),
+        ("delayssm::convolve_backward", "convolutions"),
+        ("GeneratedBackwardFor_delayssm_convolve_default", "convolutions"),
+        ("delayssm::kernel", "kernels"),
+        ("GeneratedBackwardFor_delayssm_kernel_defaultBackward", "kernels"),
+        ("delayssm::mix", "element-wise and other"),
+        ("aten::mul", "element-wise and other"),
+    ],
+)
+def test_operators_belong_to_parts_of_a_step(operator: str, part: str) -> None:
+    assert part_of(operator) == part
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +115,8 @@ def test_fewer_rows_are_shown_and_count_by_token() -> None:
     study = TrainingSpeed(shapes=((4, 10),), textbook_shapes=(), rounds=1)
     values = {"rows": 4, "seconds": 1.0, "peak bytes": 1e9}
     halved = {"rows": 2, "seconds": 1.0, "peak bytes": 1e9}
-    results = {point: halved if point.stack == study.s4d else values for point in study.points()}
+    points = [point for point in study.points() if isinstance(point, TrainingStep)]
+    results = {point: halved if point.stack == study.s4d else values for point in points}
     rows = {row[1]: row for row in table_rows(dict(study.show(results))["table.md"])}
     assert rows["S4D, H 256"][0] == "4 x 10 (2 rows fit)"
     assert rows["S4D, H 256"][3:6] == ["20", "2.00", "1.00"]
@@ -210,7 +246,8 @@ def test_gpu_binaries(tmp_path: Path) -> None:
 def test_a_study_for_a_gpu_says_that_there_is_none(tmp_path: Path) -> None:
     study = TrainingSpeed(device="cuda")
     assert study.name == "training-speed-cuda"
-    assert all(point.device == "cuda" for point in study.points())
+    # The profiler of a breakdown times the CPU.
+    assert all(not isinstance(point, Breakdown) and point.device == "cuda" for point in study.points())
     assert "open an issue" in study.request
     with pytest.raises(ValueError, match="no CUDA GPU"):
         study.run(tmp_path)
