@@ -92,4 +92,4 @@ def test_initial_values_are_drawn_in_full_precision() -> None:
     torch.testing.assert_close(
         ssm.delays(), torch.tensor([1.1, 2.7, 28.3], dtype=torch.float64), rtol=1e-13, atol=1e-13
     )
-    assert ssm.init_state(1).feedback.dtype == torch.float64
+    assert ssm.init_state(1).memory.feedback.dtype == torch.float64

@@ -81,9 +81,9 @@ def test_rings_are_as_long_as_their_delays() -> None:
     ssm = DelaySSM(3, 8, 1000, delays=[1.0, 10.5, 400.5])
     state = ssm.init_state(2)
     slots = 1 + 10 + 400
-    assert state.feedback.shape == (2, slots, 2, 4)
+    assert state.memory.feedback.shape == (2, slots, 2, 4)
     assert state.nbytes == 2 * (slots * 4 * 2 * 4 + 3 * 4 * 2 * 8 + 8)
-    assert DiagonalSSM(3, 8).init_state(2).feedback.numel() == 0
+    assert DiagonalSSM(3, 8).init_state(2).memory.feedback.numel() == 0
 
 
 def test_truncated_backpropagation() -> None:
@@ -105,11 +105,11 @@ def test_a_spent_state_is_refused() -> None:
         first = ssm.init_state(1)
         kept = first.clone()
         _, second = ssm.stream(x, first)
-        memory = second.feedback.clone()
+        memory = second.memory.feedback.clone()
         for use in (lambda: ssm.stream(x, first), first.clone):
             with pytest.raises(RuntimeError, match=r"spent.*clone\(\)"):
                 use()
-        assert torch.equal(second.feedback, memory)  # the attempt did no harm
+        assert torch.equal(second.memory.feedback, memory)  # the attempt did no harm
         alias = second.detach()
         ssm.stream(x, second)
         with pytest.raises(RuntimeError, match="spent"):

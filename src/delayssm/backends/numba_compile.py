@@ -41,7 +41,8 @@ def callback(function: Any, signature: Any) -> int:
         result.enable_caching()
         _watch_all_files(result)
     result.compile()
-    return int(result.address)
+    address: int = result.address  # type: ignore[assignment]
+    return address
 
 
 def _watch_all_files(function: Any) -> None:

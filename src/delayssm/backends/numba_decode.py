@@ -17,6 +17,9 @@ from delayssm.backends.threads import openmp
 #: Multiply-adds in a token of one block below which a second thread costs more than it brings.
 _PARALLEL_WORK = 30_000
 
+#: What is computed with, whatever torch's defaults are.
+_KIND: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+
 
 @dataclass(frozen=True)
 class RingTensors:
@@ -101,12 +104,13 @@ class Program:
             "width": width,
             "max_length": max_length or 0,
             "threads": threads,
-            "stream": torch.zeros(batch, width),
-            "normed": torch.zeros(threads, batch, width),
-            "bent": torch.zeros(batch, width),
-            "mixed": torch.zeros(batch, 2 * width),
-            "work": torch.empty(threads, work_size),
+            "stream": torch.zeros(batch, width, **_KIND),
+            "normed": torch.zeros(threads, batch, width, **_KIND),
+            "bent": torch.zeros(batch, width, **_KIND),
+            "mixed": torch.zeros(batch, 2 * width, **_KIND),
+            "work": torch.empty(threads, work_size, **_KIND),
             "work_size": work_size,
+            "zeros": torch.zeros(VECTOR_BYTES // 4, **_KIND),
         }
         if head is not None:
             values |= {"tokens": len(head.embedding), "outputs": len(head.weight), "embedding": head.embedding}

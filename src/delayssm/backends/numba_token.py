@@ -43,7 +43,7 @@ MODEL = np.dtype(
         for name in (
             "count", "blocks", "batch", "channels", "width", "tokens", "outputs", "max_length", "threads",
             "embedding", "gain", "shift", "head", "head_bias",
-            "input", "result", "stream", "normed", "bent", "mixed", "work", "work_size",
+            "input", "result", "stream", "normed", "bent", "mixed", "work", "work_size", "zeros",
             "start_team", "team_member", "thread_number", "team_size", "barrier",
         )
     ]
@@ -234,8 +234,9 @@ def _normalise(block: Any, H: int, W: int, low: int, high: int, x: Array, y: Arr
 
 
 @compiled()
-def _ssm(block: Any, B: int, H: int, W: int, limit: int, x: Array, y: Array, work: Array, low: int, high: int) -> None:
+def _ssm(block: Any, model: Any, x: Array, y: Array, work: Array, low: int, high: int) -> None:
     """Set channels low..high-1 of y to what the SSM makes of x, and advance its memory."""
+    B, H, W, limit = model.batch, model.channels, model.width, model.max_length
     position = carray(_pointer(block.position), (B,), np.int64)
     if block.history:
         S, levels = block.slots, block.ring_count
@@ -255,7 +256,7 @@ def _ssm(block: Any, B: int, H: int, W: int, limit: int, x: Array, y: Array, wor
             starts,
             carray(_pointer(block.ring_roots), (starts[levels],), np.float32),
         )
-        zeros = np.zeros(_LANES, np.float32)
+        zeros = carray(_pointer(model.zeros), (_LANES,), np.float32)
         for row in range(B):
             take_token(values, S, W, row, position[row], x, row * W, near, y, row * W, low, high)
         for row in range(B):
@@ -303,9 +304,9 @@ def _token(part: int, parts: int, model: Any) -> None:
         block = blocks[i]
         if block.prenorm:
             _normalise(block, H, W, 0, B, stream, normed)
-            _ssm(block, B, H, W, model.max_length, normed, bent, work, low, high)
+            _ssm(block, model, normed, bent, work, low, high)
         else:
-            _ssm(block, B, H, W, model.max_length, stream, bent, work, low, high)
+            _ssm(block, model, stream, bent, work, low, high)
         for row in range(B):
             for h in range(low, high, _LANES):
                 _gelu(bent, row * W + h)

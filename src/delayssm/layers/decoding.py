@@ -87,6 +87,7 @@ class CompiledDecoder(Decoder):
         return self._state.current()
 
 
+@torch.no_grad()
 def bind(model: Any, state: States) -> Decoder:
     """Return the compiled decoder of a model where there is one, and else the one that calls its `step`."""
     state.require_unspent()

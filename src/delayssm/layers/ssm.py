@@ -30,6 +30,9 @@ from delayssm.system.recurrence import scan
 from delayssm.system.spans import take, without_padding
 from delayssm.system.state import State
 
+#: A history of this many bytes a stream is worth its speed, even where rings take less.
+_SMALL_HISTORY = 1 << 24
+
 Version = list[tuple[nn.Parameter, int, int]]
 
 
@@ -223,8 +226,10 @@ class DiagonalSSM(Streaming[State]):
         self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
         dtype = self.signal_dtype
         position = torch.zeros(batch_size, dtype=torch.int64, device=self.D.device)
-        if max_length is None:
-            memory: Memory = Rings.zeros(batch_size, self._constants().k, self._config.d_state // 2, dtype)
+        k, modes = self._constants().k, self._config.d_state // 2
+        small = max(_SMALL_HISTORY, Rings.bytes_for(k, modes, dtype))
+        if max_length is None or History.bytes_for(max_length, self.d_model, dtype) > small:
+            memory: Memory = Rings.zeros(batch_size, k, modes, dtype, max_length)
         else:
             like = torch.empty(0, dtype=dtype, device=self.D.device)
             memory = History.zeros(batch_size, max_length, like, self.d_model, self._derived().digest)
@@ -332,13 +337,13 @@ class DiagonalSSM(Streaming[State]):
             raise ValueError(
                 f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"
             )
+        in_a_graph = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *self.parameters()))
+        if in_a_graph and state.max_length is not None:
+            raise RuntimeError(
+                "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state without one"
+            )
         memory = state.memory
         if isinstance(memory, History):
-            if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.parameters())):
-                raise RuntimeError(
-                    "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state "
-                    "without one"
-                )
             self._require_parameters(memory)
         elif isinstance(memory, Rings) and system is not None and memory.k is not system.k:
             moved = int((memory.k != system.k).sum())

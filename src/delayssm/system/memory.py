@@ -1,10 +1,11 @@
 """What an SSM remembers between two chunks. There are two memories, and both are exact.
 
-Rings, for streams without end: the recurrence needs, k tokens later, what a state feeds back,
+Rings, for streams of any length: the recurrence needs, k tokens later, what a state feeds back,
 f_(t+k) = mu [(1 - alpha) h_t + alpha h_(t-1)]. Each channel keeps its own last k of them, f_t in slot t mod k.
 
 History, for streams of at most T tokens: the layer is a convolution, and the past is the inputs. See
-`delayssm.system.history`.
+`delayssm.system.history`. It is faster, whatever the delays and the number of modes, and takes T/2 numbers for each
+channel.
 """
 
 from __future__ import annotations
@@ -52,13 +53,19 @@ class Rings(Memory):
     h: Tensor  # (B, H, 2, n) float64, real parts before imaginary parts
     feedback: Tensor  # (B, S, 2, n): the slots of one channel after those of another
     k: Tensor  # (H,) int64: the delays that it is for, and numbers of slots; 0 for none
-    max_length = None
+    max_length: int | None = None
 
     @staticmethod
-    def zeros(batch_size: int, k: Tensor, modes: int, dtype: torch.dtype) -> Rings:
+    def zeros(batch_size: int, k: Tensor, modes: int, dtype: torch.dtype, max_length: int | None) -> Rings:
         """Return the memory of streams before their first token."""
         h = torch.zeros(batch_size, len(k), 2, modes, dtype=torch.float64, device=k.device)
-        return Rings(h, torch.zeros(batch_size, int(k.sum()), 2, modes, dtype=dtype, device=k.device), k)
+        feedback = torch.zeros(batch_size, int(k.sum()), 2, modes, dtype=dtype, device=k.device)
+        return Rings(h, feedback, k, max_length)
+
+    @staticmethod
+    def bytes_for(k: Tensor, modes: int, dtype: torch.dtype) -> int:
+        """Return what one stream would take."""
+        return 2 * modes * (len(k) * 8 + int(k.sum()) * dtype.itemsize)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"h": self.h, "feedback": self.feedback}
@@ -70,8 +77,9 @@ class Rings(Memory):
         return replace(self.map(lambda t: t.to(device)), k=self.k.to(device))
 
     def difference(self, other: Memory) -> str | None:
-        if not isinstance(other, Rings):
-            return f"these streams have max_length={other.max_length}, not None"
+        if other.max_length != self.max_length:
+            return f"these streams have max_length={other.max_length}, not {self.max_length}"
+        assert isinstance(other, Rings)
         if not torch.equal(self.k, other.k):
             return "these streams were made for other delays: some have moved to another step since"
         return None
@@ -100,6 +108,11 @@ class History(Memory):
         """Return the memory of streams before their first token."""
         width = -(-channels // HISTORY_PADDED) * HISTORY_PADDED
         return History(like.new_zeros(batch_size, slots(max_length), width), max_length, parameters)
+
+    @staticmethod
+    def bytes_for(max_length: int, channels: int, dtype: torch.dtype) -> int:
+        """Return what one stream would take."""
+        return slots(max_length) * channels * dtype.itemsize
 
     @property
     def slots(self) -> int:

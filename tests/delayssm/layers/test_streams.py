@@ -50,18 +50,15 @@ def test_the_compiled_call_is_the_modules(build: Callable[[], Stack], max_length
     x = torch.randn(batch_size, 60, H)
     whole = stack(x)
     _, state = stack.stream(x[:, :5], stack.init_state(batch_size, max_length))
-    plain, decoder = state.clone(), stack.decoder(state.clone())
+    plain, decoder = state.clone(), stack.decoder(state)
     assert isinstance(decoder, CompiledDecoder)
     for t in range(5, 60):
-        y, plain = Streaming.step(stack, x[:, t], plain)
-        stepped, state = stack.step(x[:, t], state)
-        assert torch.equal(decoder(x[:, t]), stepped)
-        assert relative_rms(stepped, y) <= 5e-7
-        assert relative_rms(stepped, whole[:, t]) <= 2e-6
+        y, plain = stack.step(x[:, t], plain)
+        assert relative_rms(decoder(x[:, t]), y) <= 5e-7
+        assert relative_rms(y, whole[:, t]) <= 2e-6
     for name, t in plain.tensors().items():
         if t.numel():
-            assert relative_rms(state.tensors()[name], t) <= 1e-6 or not t.any()
-        assert torch.equal(decoder.state.tensors()[name], state.tensors()[name])
+            assert relative_rms(decoder.state.tensors()[name], t) <= 1e-6 or not t.any()
 
 
 @torch.no_grad()
@@ -112,10 +109,8 @@ def test_what_the_compiled_call_does_not_know_goes_through_the_modules(backend: 
         signal_ = x.to(next(module.parameters()).dtype)
         state = module.init_state(2)
         decoder = module.decoder(module.init_state(2))
-        out = torch.empty_like(signal_[:, 0])
         for t in range(30):
-            y, state = module.step(signal_[:, t], state, out)
-            assert y is out
+            y, state = module.step(signal_[:, t], state)
             assert torch.equal(y, decoder(signal_[:, t]))
         assert relative_rms(y, module(signal_)[:, -1]) <= 1e-6
 
@@ -132,10 +127,8 @@ def test_wrong_input_to_the_compiled_call() -> None:
     ):
         with pytest.raises(kind, match=message):
             stack.step(wrong, state)
-        with pytest.raises(ValueError, match=r"expected torch\.float32 of shape"):
+        with pytest.raises(ValueError, match=r"this decoder takes torch\.float32 of shape \(2, 8\) on the CPU, not"):
             stack.decoder(state)(wrong)
-    with pytest.raises(ValueError, match=r"out must be contiguous torch\.float32 of shape \(2, 8\), not \(2, 9\)"):
-        stack.step(x, state, out=torch.empty(2, H + 1))
     with pytest.raises(ValueError, match="another module"):
         copy.deepcopy(stack).step(x, state)
     stack = Stack([Block(DS4D(H, 32, 80, dropout=0.1)), Block(DS4D(H, 32, 80))]).eval()
@@ -263,7 +256,7 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"a": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="is no 'delayssm state 2'"):
+    with pytest.raises(ValueError, match="is no 'delayssm state 3'"):
         stack.load_state(path)
     with pytest.raises(FileNotFoundError):
         stack.load_state(tmp_path / "absent")

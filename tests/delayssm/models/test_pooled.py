@@ -144,7 +144,7 @@ def test_a_state_that_moves_to_a_device() -> None:
     _, state = model.stream(x[:, :5], model.init_state(2))
     elsewhere = state.clone().to("meta")
     assert all(t.is_meta for t in elsewhere.tensors().values())
-    assert all(layout.k.is_meta for layout in elsewhere.layouts())
+    assert all(memory.k.is_meta for memory in elsewhere.memories())
     assert elsewhere.nbytes == state.nbytes
     y, _ = model.stream(x[:, 5:], state.to("cpu"))
     torch.testing.assert_close(y[:, -1], model(x), atol=1e-5, rtol=1e-5)
