@@ -27,7 +27,7 @@ KERNELS = (
     *(f"scan, N {2 * modes}" for modes in MODES),
 )
 #: Arguments that are integers. Other arguments that are neither sizes nor signals are float64.
-_INTEGERS = {"k", "lengths", "position", "layout", "rooms"}
+_INTEGERS = {"k", "lengths", "position", "first"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def cases() -> Iterator[Case]:
             constants = {"dtype": arithmetic, **launch}
             warps = constants.pop("num_warps")
             yield Case(f"{name}, {dtype}", kernel, triton_transfer.SIZES, {signal: pointer}, constants, warps)
-    signals = dict.fromkeys(("x", "y", "feedback", "inputs", "coming"), "*fp32")
+    signals = dict.fromkeys(("x", "y", "feedback"), "*fp32")
     for modes in MODES:
         constants = triton_gpu.recurrence_launch(modes)
         warps = constants.pop("num_warps")

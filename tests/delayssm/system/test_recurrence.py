@@ -7,37 +7,26 @@ import torch
 from delayssm import DelaySSM, DiagonalSSM
 from delayssm.backends import ScanGradients, eager, numba_cpu
 from delayssm.system import reference
-from delayssm.system.layout import Layout
 from delayssm.system.recurrence import _scan, _scan_in_place
 from tests.support.numerics import channels, relative_rms
 
 
 def _case(dtype: torch.dtype, lengths: list[int], position: list[int], length: int) -> dict[str, torch.Tensor]:
-    """Return the arguments of `Backend.scan`, without a cascade.
+    """Return the arguments of `Backend.scan`.
 
     One channel has no delay, the others have delays of every kind; rows differ in age and length.
     """
     ssm = DelaySSM(5, 6, 40, dt_min=0.05, dt_max=0.5, branch_fraction=0.4)
     system = ssm._system()
     system = system._replace(c=system.c[0], k=torch.tensor([0, 1, 2, 5, 30]))
-    layout = Layout.of(system.k, 3, dtype, None)
-    slots, rows = layout.totals[0], len(lengths)
-    assert slots == 0 + 1 + 2 + 5 + 30
+    slots, rows = 0 + 1 + 2 + 5 + 30, len(lengths)
     return {
         **{name: t.detach() for name, t in system._asdict().items()},
         "x": torch.randn(rows, length, 5, dtype=dtype),
         "lengths": torch.tensor(lengths),
         "position": torch.tensor(position),
-        "layout": layout.table,
         "h": torch.randn(rows, 5, 2, 3, dtype=torch.float64),
         "feedback": torch.randn(rows, slots, 2, 3, dtype=dtype),
-    }
-
-
-def _no_cascade(rows: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    return {
-        "copies": torch.empty(rows, 0, 2, 3, dtype=torch.float64),
-        "inputs": torch.empty(rows, 0, dtype=dtype),
     }
 
 
@@ -50,7 +39,7 @@ def test_fused_scan_equals_eager(dtype: torch.dtype, lengths: list[int]) -> None
     results = []
     for backend in (eager, numba_cpu):
         memory = {name: case[name].clone() for name in ("h", "feedback")}
-        y = backend.scan(**{**case, **memory}, **_no_cascade(3, dtype))
+        y = backend.scan(**{**case, **memory})
         results.append({"y": y, **memory})
     plain, fused = results
     for name in plain:
@@ -80,7 +69,7 @@ def test_gradients(backend: str, lengths: list[int], position: list[int]) -> Non
 
 def test_operator_registrations() -> None:
     case = list(_case(torch.float64, [7, 3], [0, 4], 7).values())
-    torch.library.opcheck(_scan_in_place, (*case, *_no_cascade(2, torch.float64).values()))
+    torch.library.opcheck(_scan_in_place, tuple(case))
     torch.library.opcheck(_scan, tuple(t.requires_grad_(t.is_floating_point()) for t in case))
 
 
