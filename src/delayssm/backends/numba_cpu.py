@@ -144,10 +144,14 @@ def rows(lam: Tensor, mu: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def _division(x: Tensor, ring: Ring, lanes: int) -> tuple[int, int]:
-    """Return the number of parts, and how many blocks of channels make a group: few enough to keep all parts busy."""
-    parts = parts_for(x.numel())
-    tasks = -(-x.shape[2] // lanes) * -(-len(x) // _ROWS)
-    return parts, max(1, min(tasks // (2 * parts), _GROUP_BYTES // (2 * VECTOR_BYTES * ring.size)))
+    """Return the number of parts, and how many blocks of channels make a group.
+
+    Groups are as large as the cache allows, few enough to keep all parts busy, and of about the same size.
+    """
+    parts, blocks = parts_for(x.numel()), -(-x.shape[2] // lanes)
+    tasks = blocks * -(-len(x) // _ROWS)
+    group = max(1, min(tasks // (2 * parts), _GROUP_BYTES // (2 * VECTOR_BYTES * ring.size)))
+    return parts, -(-blocks // -(-blocks // group))
 
 
 def _sizes(x: Tensor, kernel: Tensor, ring: Ring) -> tuple[Any, ...]:

@@ -87,11 +87,8 @@ def decoding() -> list[Work]:
     modes = N // 2
     coefficients, state = H * modes * 8 * 8, H * modes * 2 * 8 * 2
     ring = H * modes * 2 * 4 * 2
-    # An eighth of the channels moves its copies, about eight each at T = 8192.
-    copies = H / 8 * (modes * 2 * 8 * 2) * 8
     return [
         Work("decode step, rings", 0, 0, coefficients + state + ring),
-        Work("decode step, cascades", 0, 0, coefficients + state + ring + copies),
         Work("its dense product", 0, 4 * H * H, 8 * H * H),
     ]
 
