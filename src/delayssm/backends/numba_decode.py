@@ -38,12 +38,13 @@ class RingTensors:
 
 @dataclass(frozen=True)
 class HistoryTensors:
-    """An SSM with its history. `far` returns the far part of the response, which is needed once in a stream."""
+    """An SSM with its history. If the far part of the response is empty, `find_far` returns it when it is needed."""
 
     values: Tensor
     near: Tensor
     levels: Tensor
-    far: Callable[[], Tensor]
+    far: Tensor
+    find_far: Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,12 @@ class Program:
         model["input"], model["result"] = x.data_ptr(), out.data_ptr()
         status: int = numba_token.decode(self._at)
         if status == numba_token.FAR:
-            far = [ssm.far() if isinstance(ssm, HistoryTensors) else None for ssm in self._ssms]
-            for record, part in zip(self._blocks, far, strict=True):
-                record["far"] = 0 if part is None else part.data_ptr()
+            before = self._blocks["far"].copy()
+            found = [ssm.find_far() if isinstance(ssm, HistoryTensors) else None for ssm in self._ssms]
+            for record, far in zip(self._blocks, found, strict=True):
+                record["far"] = 0 if far is None else far.data_ptr()
             status = numba_token.decode(self._at)
-            self._blocks["far"] = 0
+            self._blocks["far"] = before
         if status >= 0:
             raise ValueError(f"token {int(x[status])} is not a number from 0 to {model['tokens'] - 1}")
         return status != numba_token.FULL
@@ -163,6 +165,7 @@ class Program:
                 "near": ssm.near,
                 "levels": ssm.levels,
                 "level_numbers": ssm.levels.numel(),
+                "far": ssm.far if ssm.far.numel() else 0,
                 "ring_count": len(counts),
                 "ring_counts": counts,
                 "ring_radices": radices,

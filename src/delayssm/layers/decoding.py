@@ -173,7 +173,7 @@ def _block(block: nn.Module, state: State) -> BlockTensors | None:
     if isinstance(memory, History):
         response = ssm.response_for(state)
         inside: RingTensors | HistoryTensors = HistoryTensors(
-            memory.values, response.near, response.levels, lambda: ssm.far_response(memory).far
+            memory.values, response.near, response.levels, response.far, lambda: ssm.far_response(memory).far
         )
     else:
         assert isinstance(memory, Rings)

@@ -33,6 +33,9 @@ from delayssm.system.state import State
 #: A history of this many bytes a stream is worth its speed, even where rings take less.
 _SMALL_HISTORY = 1 << 24
 
+#: The far part of a response is kept up to this many bytes even for a single stream.
+_SMALL_RESPONSE = 1 << 22
+
 Version = list[tuple[nn.Parameter, int, int]]
 
 
@@ -246,27 +249,29 @@ class DiagonalSSM(Streaming[State]):
         return advance(x, lengths, state.position, history.values, response, history.max_length)
 
     def _response(self, history: History) -> Response:
-        """Return the impulse response for streams with as many slots, computed once for all of them."""
+        """Return the impulse response for streams with as many slots, computed once for all of them.
+
+        Its far part is left out where it is large and there is only one stream, which needs it for one token.
+        """
         derived, slots, width = self._derived(), history.slots, history.values.shape[2]
-        if slots not in derived.responses:
-            backend, kernel = backends.active(self.D.device.type), self._padded_kernel(slots, width)
-            derived.responses[slots] = Response(*backend.respond(kernel, slots), kernel.new_empty(0))
-        return derived.responses[slots]
+        large = len(history.values) == 1 and 2 * history.values.nbytes > _SMALL_RESPONSE
+        whole = not large and history.max_length > slots
+        response = derived.responses.get(slots)
+        if response is None or (whole and not response.far.numel()):
+            backend = backends.active(self.D.device.type)
+            kernel = self._padded_kernel(2 * slots if whole else slots, width)
+            far = backend.respond_far(kernel, slots) if whole else kernel.new_empty(0)
+            response = derived.responses[slots] = Response(*backend.respond(kernel[:slots], slots), far)
+        return response
 
     def far_response(self, history: History) -> Response:
-        """Return the response with what is needed after as many tokens as there are slots.
-
-        It is kept if there are several streams to use it: these take more than it does themselves.
-        """
+        """Return the response with its far part, which is needed after as many tokens as there are slots."""
         self._require_parameters(history)
         response, slots, width = self._response(history), history.slots, history.values.shape[2]
         if response.far.numel():
             return response
-        far = backends.active(self.D.device.type).respond_far(self._padded_kernel(2 * slots, width), slots)
-        response = replace(response, far=far)
-        if len(history.values) > 1:
-            self._derived().responses[slots] = response
-        return response
+        kernel = self._padded_kernel(2 * slots, width)
+        return replace(response, far=backends.active(self.D.device.type).respond_far(kernel, slots))
 
     def _require_parameters(self, history: History) -> None:
         if history.parameters != self._derived().digest:

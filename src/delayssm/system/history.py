@@ -28,7 +28,7 @@ class Response:
     Args:
         near: The samples that are used as they are.
         levels: What is used after fewer than S tokens.
-        far: What is used after S tokens, or nothing. It takes as much as all the rest, and is needed once in a stream.
+        far: What is used after S tokens, which is once in a stream, or nothing. It takes as much as all the rest.
     """
 
     near: Tensor
