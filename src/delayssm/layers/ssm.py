@@ -6,7 +6,7 @@ Complex numbers are real pairs in the last axis, and only one of each conjugate 
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from delayssm import backends
 from delayssm.config import Config, Device, Factory, constructor
 from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_rows, check_sequence
+from delayssm.layers.derived import Derived
 from delayssm.layers.optim import Rule
 from delayssm.layers.streaming import Streaming
 from delayssm.storage import files
@@ -32,11 +32,6 @@ from delayssm.system.state import State
 
 #: A history of this many bytes a stream is worth its speed, even where rings take less.
 _SMALL_HISTORY = 1 << 24
-
-#: The far part of a response is kept up to this many bytes even for a single stream.
-_SMALL_RESPONSE = 1 << 22
-
-Version = list[tuple[nn.Parameter, int, int]]
 
 
 @dataclass(frozen=True)
@@ -87,16 +82,6 @@ class DiagonalSSMConfig(Config):
 class _DiagonalSSMArguments(DiagonalSSMConfig, Factory): ...
 
 
-@dataclass
-class _Derived:
-    """What belongs to one set of values of the parameters."""
-
-    version: Version
-    system: PairedCoefficients
-    digest: str
-    responses: dict[int, Response] = field(default_factory=dict)  # by number of slots
-
-
 class DiagonalSSM(Streaming[State]):
     """S4D: per channel  h_t = lam h_(t-1) + b x_t,  y_t = 2 Re(c . h_t) + D x_t."""
 
@@ -114,7 +99,7 @@ class DiagonalSSM(Streaming[State]):
         super().__init__()
         self._config = config
         self.d_model = config.d_model
-        self._cached: _Derived | None = None
+        self._cached: Derived | None = None
         self._allocate(device, dtype)
         self.reset_parameters()
 
@@ -222,11 +207,13 @@ class DiagonalSSM(Streaming[State]):
         """Return the response to go on with, after making sure that the state belongs to these parameters."""
         self._check_state(state, state.position)
         assert isinstance(state.memory, History)
-        return self._response(state.memory)
+        return self._derived().response(state.memory)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         self._require_causal()
-        self._cached = None  # in-place edits of `.data` leave no trace; a new stream starts from the parameters
+        # In-place edits of `.data` leave no trace; a new stream starts from the parameters as they are.
+        if self._cached is not None and self._cached.digest != files.digest(dict(self.named_parameters())):
+            self._cached = None
         dtype = self.signal_dtype
         position = torch.zeros(batch_size, dtype=torch.int64, device=self.D.device)
         k, modes = self._constants().k, self._config.d_state // 2
@@ -241,44 +228,18 @@ class DiagonalSSM(Streaming[State]):
     @torch.no_grad()
     def _advance(self, x: Tensor, state: State, history: History, lengths: Tensor) -> Tensor:
         """Return the outputs for a chunk; the history advances in place."""
-        response = self._response(history)
+        response = self._derived().response(history)
         if state.usage.longest + x.shape[1] >= history.slots < history.max_length:
             begins, ends = state.position < history.slots, state.position + lengths >= history.slots
             if bool((begins & ends).any()):
-                response = self.far_response(history)
+                response = self._derived().far_response(history)
         return advance(x, lengths, state.position, history.values, response, history.max_length)
 
-    def _response(self, history: History) -> Response:
-        """Return the impulse response for streams with as many slots, computed once for all of them.
-
-        Its far part is left out where it is large and there is only one stream, which needs it for one token.
-        """
-        derived, slots, width = self._derived(), history.slots, history.values.shape[2]
-        large = len(history.values) == 1 and 2 * history.values.nbytes > _SMALL_RESPONSE
-        whole = not large and history.max_length > slots
-        response = derived.responses.get(slots)
-        if response is None or (whole and not response.far.numel()):
-            backend = backends.active(self.D.device.type)
-            kernel = self._padded_kernel(2 * slots if whole else slots, width)
-            far = backend.respond_far(kernel, slots) if whole else kernel.new_empty(0)
-            response = derived.responses[slots] = Response(*backend.respond(kernel[:slots], slots), far)
-        return response
-
     def far_response(self, history: History) -> Response:
-        """Return the response with its far part, which is needed after as many tokens as there are slots."""
-        self._require_parameters(history)
-        response, slots, width = self._response(history), history.slots, history.values.shape[2]
-        if response.far.numel():
-            return response
-        kernel = self._padded_kernel(2 * slots, width)
-        return replace(response, far=backends.active(self.D.device.type).respond_far(kernel, slots))
-
-    def _require_parameters(self, history: History) -> None:
-        if history.parameters != self._derived().digest:
-            raise ValueError(
-                "a parameter has changed since this state was made, and a state with max_length belongs to the values "
-                "of the parameters; start again from init_state, or use a state without max_length"
-            )
+        """Return the response with the part that is needed after as many tokens as there are slots."""
+        derived = self._derived()
+        derived.require(history)
+        return derived.far_response(history)
 
     @torch.no_grad()
     def _padded_kernel(self, length: int, width: int) -> Tensor:
@@ -319,14 +280,13 @@ class DiagonalSSM(Streaming[State]):
         """Return the discrete system without gradients, computed again only after a parameter has changed."""
         return self._system() if torch.compiler.is_compiling() else self._derived().system
 
-    def _derived(self) -> _Derived:
+    def _derived(self) -> Derived:
         """Return what was derived from the parameters as they are now."""
-        versioned = not any(p.is_inference() for p in self.parameters())
-        now = [(p, p.data_ptr(), p._version if versioned else -1) for p in self.parameters()]
-        if self._cached is None or not versioned or not _same(self._cached.version, now):
+        parameters = dict(self.named_parameters())
+        if self._cached is None or not self._cached.is_of(parameters):
             with torch.no_grad():
                 system = PairedCoefficients(*(t.contiguous() for t in self._system()))
-            self._cached = _Derived(now, system, files.digest(dict(self.named_parameters())))
+            self._cached = Derived(parameters, system, self._padded_kernel)
         return self._cached
 
     def _require_causal(self) -> None:
@@ -349,7 +309,7 @@ class DiagonalSSM(Streaming[State]):
             )
         memory = state.memory
         if isinstance(memory, History):
-            self._require_parameters(memory)
+            self._derived().require(memory)
         elif isinstance(memory, Rings) and system is not None and memory.k is not system.k:
             moved = int((memory.k != system.k).sum())
             if moved:
@@ -489,9 +449,3 @@ class DelaySSM(DiagonalSSM):
             self.C,
             self.max_delay,
         )
-
-
-def _same(before: Version, now: Version) -> bool:
-    return len(before) == len(now) and all(
-        p is q and a == b and v == w for (p, a, v), (q, b, w) in zip(before, now, strict=True)
-    )

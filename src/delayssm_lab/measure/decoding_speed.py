@@ -2,168 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
 
-import torch
-from torch import Tensor
-
-from delayssm import TokenModel
-from delayssm_lab.environment import Device
-from delayssm_lab.measure.dense import DenseStep
-from delayssm_lab.measure.measurement import OnDevice
-from delayssm_lab.measure.resources import seconds
-from delayssm_lab.measure.stacks import BASELINE, SAME_PARAMETERS, SAME_WIDTH, StackSize
+from delayssm_lab.measure.decoding import Decoding, DifferentAges, SideBySide
+from delayssm_lab.measure.measurement import OnDevice, of_kind
+from delayssm_lab.measure.stacks import BASELINE, SAME_WIDTH, StackSize
+from delayssm_lab.measure.streams import Memory, Model, state_bytes
+from delayssm_lab.models.specs import GPT2Spec, MambaSpec
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Readings
 
-VOCABULARY = 100
-#: First tokens whose times are not counted.
-WARM_UP = 20
-StreamMemory = Literal["bounded", "endless", "dense"]
-Model = tuple[StackSize, StreamMemory]
+#: Batch size and length.
+Shape = tuple[int, int]
+Point = Decoding | DifferentAges | SideBySide
+
+#: Line style and marker of each memory.
+MARKERS: dict[Memory | None, tuple[str, str]] = {
+    "bounded": ("-", "o"), "endless": ("--", "^"), "dense": (":", "s"), None: ("-.", "D"),
+}  # fmt: skip
+#: Sizes of the models themselves: heads of 64 channels, and Mamba's own state and convolution.
+GPT2 = GPT2Spec(d_model=256, depth=4, heads=4)
+MAMBA = MambaSpec(d_model=256, depth=4, d_state=16, conv_kernel=4)
+LENGTHS = (1024, 2048, 4096, 8192)
+HEAD = [
+    "batch", "T", "model", "measured", "microseconds/token", "median", "99 %", "largest", "microseconds/token/stream",
+    "MB/stream", "MB shared", "MB of both", "/ keys and values", "time / S4D endless", "time / Mamba", "time / GPT-2",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class DecodedStream:
-    """The last `tokens` tokens of streams of `length`, in a model whose delays reach up to `length`.
+class DecodingSpeed(OnDevice[Point]):
+    """Streams of S4D and DS4D beside GPT-2 and Mamba of the `transformers` library, of the same width and depth.
 
-    "bounded" is `init_state(batch_size, max_length=length)`, "endless" is `init_state(batch_size)`, and "dense" is the
-    paper's buffer of all states. Rounds are repetitions at different times.
+    Bounded streams are measured from their first token to their last, because some of their tokens do the work of many.
+    Otherwise, long streams of several rows are measured in windows. The cost of Mamba depends on nothing but the batch.
     """
-
-    stack: StackSize
-    memory: StreamMemory
-    batch_size: int
-    length: int
-    tokens: int
-    round: int = 0
-    device: Device = "cpu"
-
-    @property
-    def label(self) -> str:
-        """Model and memory, for tables; S4D has no delayed states to remember."""
-        return f"{self.stack.label}, {self.memory}" if self.stack.family == "DS4D" else self.stack.label
-
-    @torch.no_grad()
-    def measure(self) -> Readings:
-        model = TokenModel(VOCABULARY, self.stack.build(self.length)).to(self.device).eval()
-        tokens = torch.randint(0, VOCABULARY, (self.length, self.batch_size), device=self.device)
-        step, state_bytes = self._start(model, tokens[: self.length - self.tokens])
-        times = [seconds(partial(step, token), self.device) for token in tokens[-self.tokens :]]
-        measured = torch.tensor(times[min(WARM_UP, self.tokens // 10) :], dtype=torch.float64)
-        eighth = max(1, len(measured) // 8)
-        return {
-            "mean": float(measured.mean()),
-            "median": float(measured.median()),
-            "99th percentile": float(measured.quantile(0.99)),
-            "first eighth": float(measured[:eighth].mean()),
-            "last eighth": float(measured[-eighth:].mean()),
-            "state bytes": state_bytes,
-        }
-
-    def _start(self, model: TokenModel, prompt: Tensor) -> tuple[Callable[[Tensor], Tensor], int]:
-        """Return a function from tokens (B,) to logits after a prompt (L, B), and the bytes of its state."""
-        if self.memory == "dense":
-            dense = DenseStep(model.backbone, self.batch_size, self.length)
-
-            def step(tokens: Tensor) -> Tensor:
-                logits: Tensor = model.head(model.norm(dense(model.embedding.weight[tokens])))
-                return logits
-
-            for tokens in prompt:
-                step(tokens)
-            return step, dense.nbytes
-        state = model.init_state(self.batch_size, self.length if self.memory == "bounded" else None)
-        state_bytes = state.nbytes
-        _, state = model.stream(prompt.T, state)
-        return model.decoder(state), state_bytes
-
-
-@dataclass(frozen=True)
-class DecodingSpeed(OnDevice[DecodedStream]):
-    """Whole streams of one row by length, and the ends of streams of several rows."""
 
     quantity = "decoding-speed"
     subject = "Speed and memory of decoding (figure efficiency)"
 
-    lengths: tuple[int, ...] = (1024, 2048, 4096, 8192)
-    longest: int = 65_536
-    few: int = 8
-    many: int = 64
-    tokens: int = 512
-    rounds: int = 2
+    shapes: tuple[Shape, ...] = (
+        *((1, length) for length in (*LENGTHS, 65_536)),
+        *((batch_size, length) for batch_size in (8, 64) for length in LENGTHS),
+    )
+    window: int = 256
+    whole: int = 2048  # streams of at most so many tokens are measured as a whole
+    largest_state: float = 6e9  # bytes of all streams; what takes more is left out
+    dense: Shape = (1, 1024)
+    ages: Shape = (64, 2048)
+    ages_spacing: int = 16
+    side_by_side: int = 2048
     s4d: StackSize = BASELINE
     ds4d: StackSize = SAME_WIDTH
-    matched: StackSize = SAME_PARAMETERS
+    gpt2: GPT2Spec = GPT2
+    mamba: MambaSpec = MAMBA
 
-    def points(self) -> list[DecodedStream]:
-        s4d: Model = (self.s4d, "endless")
-        bounded: Model = (self.ds4d, "bounded")
-        endless: Model = (self.ds4d, "endless")
-        others: list[Model] = [(self.ds4d, "dense"), (self.matched, "bounded")]
-        # Models, batch size, length and measured tokens. The endless state of many rows would take too much memory.
-        groups: list[tuple[list[Model], int, int, int]] = [
-            *(([s4d, bounded, endless, *others], 1, length, length) for length in self.lengths),
-            ([s4d, bounded], 1, self.longest, self.longest),
-            ([s4d, bounded, endless], self.few, self.lengths[-1], self.tokens),
-            ([s4d, bounded], self.many, self.lengths[-1], self.tokens),
-        ]
-        return [
-            DecodedStream(*model, batch_size, length, tokens, turn, self.device)
-            for turn in range(self.rounds)
-            for models, batch_size, length, tokens in groups
-            for model in models
-        ]
+    def points(self) -> list[Point]:
+        points: list[Point] = []
+        for shape in self.shapes:
+            for model, memory in self._models(shape):
+                if state_bytes(model, memory, *shape) <= self.largest_state:
+                    starts = self._starts(model, memory, *shape)
+                    window = None if starts is None else self.window
+                    points.append(Decoding(model, memory, *shape, starts or (0,), window, self.device))
+            if shape == self.ages:
+                points.append(DifferentAges(self.ds4d, *shape, self.ages_spacing, self.device))
+        if self.device == "cpu":
+            points += [SideBySide(self.ds4d, self.side_by_side, threads) for threads in (None, 1)]
+        return points
 
-    def show(self, results: Mapping[DecodedStream, Readings]) -> Iterable[File]:
-        rounds: dict[tuple[int, int, str], list[tuple[DecodedStream, Readings]]] = {}
-        for point, values in results.items():
-            rounds.setdefault((point.batch_size, point.length, point.label), []).append((point, values))
-        fastest = {key: min(entries, key=lambda entry: entry[1]["mean"]) for key, entries in rounds.items()}
-        head = [
-            "batch", "T", "model", "microseconds/step", "median", "99 %", "tokens/s", "time / S4D",
-            "last / first eighth", "MB of state per layer", "/ keys and values",
+    def _models(self, shape: Shape) -> list[tuple[Model, Memory | None]]:
+        models: list[tuple[Model, Memory | None]] = [
+            (self.s4d, "endless"), (self.s4d, "bounded"), (self.ds4d, "bounded"), (self.ds4d, "endless"),
         ]  # fmt: skip
+        if shape == self.dense:
+            models.append((self.ds4d, "dense"))
+        models.append((self.gpt2, None))
+        if shape == next(other for other in self.shapes if other[0] == shape[0]):
+            models.append((self.mamba, None))
+        return models
+
+    def _starts(self, model: Model, memory: Memory | None, batch_size: int, length: int) -> tuple[int, ...] | None:
+        """Return where windows begin, or None to measure the whole stream."""
+        if isinstance(model, StackSize) and (batch_size == 1 or length <= self.whole or memory == "bounded"):
+            return None
+        if isinstance(model, MambaSpec) or (isinstance(model, StackSize) and model.family == "S4D"):
+            return (self.window // 16,)  # all tokens cost the same
+        return 0, *(length * i // 4 - self.window // 2 for i in (1, 2, 3)), length - self.window
+
+    def show(self, results: Mapping[Point, Readings]) -> Iterable[File]:
+        decoded = of_kind(Decoding, results)
         rows = []
-        for (batch_size, length, label), (point, values) in fastest.items():
-            _, base = fastest.get((batch_size, length, self.s4d.label), (None, None))
-            per_layer = values["state bytes"] / point.stack.depth
-            keys_and_values = batch_size * 2 * length * point.stack.d_model * 4  # of attention, in float32
+        for point, values in results.items():
+            bases = [None] * 3 if isinstance(point, SideBySide) else self._bases(point, decoded)
+            together = values["stream bytes"] + values["shared bytes"]
+            keys_and_values = state_bytes(self.gpt2, None, 1, point.length)
             rows.append([
-                str(batch_size),
-                f"{length:,}",
-                label,
-                *(f"{values[name] * 1e6:,.0f}" for name in ("mean", "median", "99th percentile")),
-                f"{batch_size / values['mean']:,.0f}",
-                "" if base is None else f"{values['mean'] / base['mean']:.1f}",
-                f"{values['last eighth'] / values['first eighth']:.2f}" if point.tokens == length else "",
-                f"{per_layer / 1e6:.3g}" if per_layer < 1e8 else f"{per_layer / 1e6:,.0f}",
-                f"{per_layer / keys_and_values:.2g}",
+                " + ".join([str(point.batch_size)] * point.threads),
+                "any" if point.model == self.mamba else f"{point.length:,}",
+                point.label,
+                point.extent(values),
+                *(f"{values[name] * 1e6:,.0f}" for name in ("mean", "median", "99th percentile", "largest")),
+                f"{values['mean'] / point.batch_size / point.threads * 1e6:,.1f}",
+                *map(_megabytes, (values["stream bytes"], values["shared bytes"], together)),
+                "" if point.model == self.mamba else f"{together / keys_and_values:.2g}",
+                *("" if base is None else f"{values['mean'] / base:.2f}" for base in bases),
             ])  # fmt: skip
-        yield "table.md", tables.markdown(head, rows).encode()
-        yield "decoding.png", self._figure({key[1:]: entry for key, entry in fastest.items() if key[0] == 1})
+        yield "table.md", tables.markdown(HEAD, rows).encode()
+        yield "decoding.png", self._figure(decoded)
 
-    def _figure(self, fastest: Mapping[tuple[int, str], tuple[DecodedStream, Readings]]) -> bytes:
-        """Draw streams of one row by length."""
+    def _bases(self, point: Point, decoded: Mapping[Decoding, Readings]) -> list[float | None]:
+        """Return the mean times that a point is compared with: of S4D, Mamba and GPT-2 with as many rows and tokens."""
+        means = {
+            (other.model, other.model == self.mamba or other.length): values["mean"]
+            for other, values in decoded.items()
+            if other.batch_size == point.batch_size and other.memory in ("endless", None)
+        }
+        s4d, mamba = means.get((self.s4d, point.length)), means.get((self.mamba, True))
+        return [s4d, mamba, None if point.model == self.mamba else means.get((self.gpt2, point.length))]
+
+    def _figure(self, decoded: Mapping[Decoding, Readings]) -> bytes:
+        """Draw the times of the smallest and the largest batch size, and the memory of one stream, by length."""
         from delayssm_lab.measure import by_length  # not loaded where memory is measured
+        from delayssm_lab.report.drawing import STYLES
 
-        styles = {"bounded": ("-", "o"), "endless": ("--", "^"), "dense": (":", "s")}
-        panels: dict[str, list[by_length.Line]] = {
-            "decoding, tokens/s": [], "decoding, speed / S4D": [], "decoding, MB of state per layer": [],
-        }  # fmt: skip
-        points = {label: point for (_, label), (point, _) in fastest.items()}
-        means = {key: values["mean"] for key, (_, values) in fastest.items()}
-        for label, point in points.items():
-            lengths = [length for length, other in fastest if other == label]
-            state = {n: fastest[n, label][1]["state bytes"] / point.stack.depth / 1e6 for n in lengths}
-            speeds = {n: 1 / means[n, label] for n in lengths}
-            base = self.s4d.label
-            ratios = {n: means[n, base] / means[n, label] for n in lengths if (n, base) in means}
-            color = by_length.COLORS.get(point.stack.label, by_length.OTHER)
-            style = styles["bounded" if point.stack.family == "S4D" else point.memory]
-            for lines, values in zip(panels.values(), (speeds, ratios, state), strict=True):
-                lines.append(by_length.Line(label, values, color, *style))
-        return by_length.figure(panels, logarithmic=("decoding, tokens/s", "decoding, MB of state per layer"))
+        one, many = (choose(batch_size for batch_size, _ in self.shapes) for choose in (min, max))
+        panels: dict[str, list[by_length.Line]] = {}
+        for title, batch_size, names, unit in (
+            (f"microseconds per token, batch {one}", one, ["mean"], 1e-6),
+            (f"microseconds per token, batch {many}", many, ["mean"], 1e-6),
+            ("MB of one stream with what is shared", one, ["stream bytes", "shared bytes"], 1e6),
+        ):
+            every_length = [length for other, length in self.shapes if other == batch_size]
+            lines: dict[str, tuple[Decoding, dict[int, float]]] = {}
+            for point, values in decoded.items():
+                if point.batch_size == batch_size:
+                    value = sum(values[name] for name in names) / unit
+                    lengths = every_length if point.model == self.mamba else [point.length]
+                    lines.setdefault(point.label, (point, {}))[1].update(dict.fromkeys(lengths, value))
+            panels[title] = [
+                by_length.Line(label, numbers, STYLES[point.model.family][0], *MARKERS[point.memory])
+                for label, (point, numbers) in lines.items()
+            ]
+        return by_length.figure(panels, logarithmic=tuple(panels))
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.3g}" if count < 1e9 else f"{count / 1e6:,.0f}"

@@ -1,62 +1,81 @@
-"""Time of a prompt: by recurrence, which also gives the state to decode from, and by FFT, which gives outputs only."""
+"""Time of a prompt that is fed to a stream in chunks, beside the FFT pass, which gives outputs but no state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from delayssm import TokenModel
+from delayssm.allocator import keep_freed_memory
 from delayssm_lab.environment import Device
-from delayssm_lab.measure.decoding_speed import VOCABULARY
 from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.resources import fastest
 from delayssm_lab.measure.stacks import SAME_WIDTH, StackSize
+from delayssm_lab.measure.streams import build, random_tokens
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Readings
+
+Way = Literal["bounded", "endless", "FFT"]
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of one row to a stream of at most `max_length` tokens."""
+    """A prompt of one row, in chunks of `chunk` tokens, to a new stream of at most `max_length` tokens or of any."""
 
     stack: StackSize
+    way: Way
     tokens: int
+    chunk: int
     max_length: int
     device: Device = "cpu"
 
     @torch.no_grad()
     def measure(self) -> Readings:
-        model = TokenModel(VOCABULARY, self.stack.build(self.max_length)).to(self.device).eval()
-        x = torch.randint(0, VOCABULARY, (1, self.tokens), device=self.device)
-        return {
-            "recurrence": fastest(lambda: model.stream(x, model.init_state(1, self.max_length)), 7, self.device),
-            "FFT": fastest(lambda: model(x), 7, self.device),
-        }
+        keep_freed_memory()
+        x = random_tokens(self.tokens, 1, self.device).T
+        model = build(self.stack, x, self.max_length)
+
+        def feed() -> None:
+            state = model.init_state(1, self.max_length if self.way == "bounded" else None)
+            for chunk in torch.split(x, self.chunk, dim=1):
+                _, state = model.stream(chunk, state)
+
+        return {"seconds": fastest((lambda: model(x)) if self.way == "FFT" else feed, 5, self.device)}
 
 
 @dataclass(frozen=True)
 class PromptSpeed(OnDevice[Prompt]):
-    """Prompts of different lengths to the model that `decoding-speed` measures."""
+    """A prompt to the model that `decoding-speed` measures, in chunks of different sizes."""
 
     quantity = "prompt-speed"
-    subject = "Speed of prompts, by recurrence and by FFT"
+    subject = "Speed of prompts, in chunks and by FFT"
 
-    tokens: tuple[int, ...] = (128, 1024, 8192)
+    tokens: int = 4096
+    chunks: tuple[int, ...] = (1, 7, 64, 1000)
+    endless_chunks: tuple[int, ...] = (64, 1000)
     max_length: int = 8192
     stack: StackSize = SAME_WIDTH
 
     def points(self) -> list[Prompt]:
-        return [Prompt(self.stack, tokens, self.max_length, self.device) for tokens in self.tokens]
+        ways: list[tuple[Way, int]] = [
+            *(("bounded", chunk) for chunk in (*self.chunks, self.tokens)),
+            *(("endless", chunk) for chunk in (*self.endless_chunks, self.tokens)),
+            ("FFT", self.tokens),
+        ]  # fmt: skip
+        return [Prompt(self.stack, way, self.tokens, chunk, self.max_length, self.device) for way, chunk in ways]
 
     def show(self, results: Mapping[Prompt, Readings]) -> Iterable[File]:
-        head = ["tokens", "ms by recurrence", "ms by FFT", "tokens/s by recurrence"]
+        head = ["", "tokens in a chunk", "microseconds/token", "tokens/s", "time / FFT"]
+        base = next((values["seconds"] for point, values in results.items() if point.way == "FFT"), None)
         rows = [
             [
-                f"{point.tokens:,}",
-                *(f"{values[name] * 1e3:,.0f}" for name in ("recurrence", "FFT")),
-                f"{point.tokens / values['recurrence']:,.0f}",
+                point.way if point.way == "FFT" else f"{point.way} stream",
+                "all" if point.chunk == point.tokens else f"{point.chunk:,}",
+                f"{values['seconds'] / point.tokens * 1e6:,.1f}",
+                f"{point.tokens / values['seconds']:,.0f}",
+                "" if base is None else f"{values['seconds'] / base:.2f}",
             ]
             for point, values in results.items()
         ]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, Stack
 from delayssm.backends import eager, numba_cpu
-from delayssm.layers import ssm as ssm_module
+from delayssm.layers import derived
 from delayssm.system import reference
 from delayssm.system.history import Response, _advance
 from delayssm.system.memory import History, Rings, slots
@@ -112,7 +112,7 @@ def test_less_than_a_cache_of_keys_and_values(T: int) -> None:
 @pytest.mark.parametrize("batch_size", [1, 2])
 @torch.no_grad()
 def test_a_large_far_part_is_kept_for_several_streams_alone(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssm_module, "_SMALL_RESPONSE", 0)
+    monkeypatch.setattr(derived, "_SMALL_RESPONSE", 0)
     stack = Stack([Block(DS4D(4, 8, 100))]).eval()
     x = torch.randn(batch_size, 200, 4)
     for prompt in (100, 150):
@@ -126,7 +126,7 @@ def test_a_large_far_part_is_kept_for_several_streams_alone(batch_size: int, mon
 
 @torch.no_grad()
 def test_a_history_belongs_to_the_values_of_the_parameters(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssm_module, "_SMALL_RESPONSE", 0)
+    monkeypatch.setattr(derived, "_SMALL_RESPONSE", 0)
     stack = Stack([Block(DS4D(4, 8, 30))]).eval()
     x = torch.randn(1, 20, 4)
     _, state = stack.stream(x, stack.init_state(1, 200))
