@@ -14,8 +14,9 @@ from delayssm.backends.numba_cpu import rows
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.threads import openmp
 
-#: Multiply-adds in a token of one block below which a second thread costs more than it brings.
-_PARALLEL_WORK = 30_000
+#: Multiply-adds in a token of one block below which a second thread is not worth it: it has to wait for the first one
+#: several times, and for a core that others keep busy.
+_PARALLEL_WORK = 200_000
 
 #: What is computed with, whatever torch's defaults are.
 _KIND: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}

@@ -6,7 +6,8 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -14,7 +15,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from delayssm.allocator import keep_freed_memory
 from delayssm_lab.environment import Device
 from delayssm_lab.measure.resources import seconds
 from delayssm_lab.measure.stacks import StackSize
@@ -23,7 +23,7 @@ from delayssm_lab.study import Readings
 
 #: Tokens before each window whose times are not counted.
 WARM_UP = 2
-#: A window ends after this time, and whole streams are repeated for this time. The fastest of these counts.
+#: A window ends after this time. Whole streams are repeated for this time, and not more often than this.
 SECONDS = 2.0
 REPEATS = 5
 
@@ -32,7 +32,7 @@ REPEATS = 5
 class Decoding:
     """Streams of `length` tokens: windows of `window` tokens at the positions `starts`, or the whole stream.
 
-    The mean is over windows of equal weight, so that a window that was cut short does not count less.
+    Windows have equal weight, so that one that was cut short does not count less.
     """
 
     threads: ClassVar[int] = 1
@@ -58,15 +58,11 @@ class Decoding:
 
     @torch.no_grad()
     def measure(self) -> Readings:
-        _prepare()
         streams = streams_of(self.model, self.memory, random_tokens(self.length, self.batch_size, self.device))
         self._window(streams, self.starts[0], WARM_UP)  # loads compiled code
         if self.window is not None:
-            return _readings([self._window(streams, start, self.window, SECONDS) for start in self.starts], streams)
-        rounds: list[list[float]] = []
-        while not rounds or (len(rounds) < REPEATS and sum(map(sum, rounds)) < SECONDS):
-            rounds.append(self._window(streams, 0, self.length))
-        return _readings([min(rounds, key=sum)], streams)
+            return readings([self._window(streams, start, self.window, SECONDS) for start in self.starts], streams)
+        return readings([_fastest(lambda: self._window(streams, 0, self.length))], streams)
 
     def _window(self, streams: Streams, start: int, count: int, limit: float = math.inf) -> list[float]:
         """Return the times of some tokens; at least two, and no more after `limit` seconds."""
@@ -99,16 +95,16 @@ class DifferentAges:
 
     @torch.no_grad()
     def measure(self) -> Readings:
-        _prepare()
         streams = StackStreams(self.model, True, random_tokens(self.length, self.batch_size, self.device))
         ages = [row * self.spacing for row in range(self.batch_size)]
         _times(streams.start_rows(ages), streams.tokens[:WARM_UP], self.device)
-        return _readings([_times(streams.start_rows(ages), streams.tokens[max(ages) :], self.device)], streams)
+        times = _fastest(lambda: _times(streams.start_rows(ages), streams.tokens[max(ages) :], self.device))
+        return readings([times], streams)
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Two threads of Python, each with a bounded stream of its own, of one model.
+    """Two threads of Python, each with a bounded stream of its own, of one model; and one such stream alone.
 
     `torch_threads` is the number of threads that each decoder uses itself; None for all that torch has.
     """
@@ -127,11 +123,10 @@ class SideBySide:
 
     def extent(self, values: Readings) -> str:
         """Return what was measured, for tables."""
-        return f"all tokens; {values['mean'] / values['alone']:.2f} times one thread alone"
+        return f"all tokens; {values['mean'] / values['alone']:.2f} times one stream alone"
 
     @torch.no_grad()
     def measure(self) -> Readings:
-        _prepare()
         before = torch.get_num_threads()
         torch.set_num_threads(self.torch_threads or before)
         try:
@@ -142,38 +137,24 @@ class SideBySide:
     def _measure(self) -> Readings:
         streams = StackStreams(self.model, True, random_tokens(self.length, self.batch_size, "cpu"))
         _times(streams.start(0), streams.tokens[:WARM_UP], "cpu")
-        rounds: list[tuple[list[float], list[list[float]]]] = []
-        begin = time.perf_counter()
-        while not rounds or (len(rounds) < REPEATS and time.perf_counter() - begin < 2 * SECONDS):
-            rounds.append((self._decode(streams, 1)[0], self._decode(streams, self.threads)))
-        alone = min(sum(one) for one, _ in rounds) / self.length
-        return {
-            **_readings(min((two for _, two in rounds), key=lambda two: sum(map(sum, two))), streams),
-            "alone": alone,
-        }
+        alone, together = [], []
+        for _ in range(REPEATS):
+            alone.append(_times(streams.start(0), streams.tokens, "cpu"))
+            together.append(self._together(streams))
+        values = readings(min(together, key=lambda times: sum(map(sum, times))), streams)
+        return {**values, "alone": min(map(statistics.fmean, alone))}
 
-    def _decode(self, streams: StackStreams, count: int) -> list[list[float]]:
-        """Return the times of the tokens of each of `count` threads that begin together."""
-        steps = [streams.start(0) for _ in range(count)]
-        together = threading.Barrier(count)
-        times: list[list[float]] = [[] for _ in steps]
+    def _together(self, streams: StackStreams) -> list[list[float]]:
+        """Return the times of the tokens of each thread. They begin together."""
+        steps = [streams.start(0) for _ in range(self.threads)]
+        begin = threading.Barrier(len(steps))
 
-        def decode(i: int) -> None:
-            together.wait()
-            times[i] = _times(steps[i], streams.tokens, "cpu")
+        def decode(step: Step) -> list[float]:
+            begin.wait()
+            return _times(step, streams.tokens, "cpu")
 
-        threads = [threading.Thread(target=decode, args=(i,)) for i in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return times
-
-
-def _prepare() -> None:
-    """Make all models start from the same seed and with freed memory kept, without which GPT-2 is far slower."""
-    keep_freed_memory()
-    torch.manual_seed(0)
+        with ThreadPoolExecutor(len(steps)) as pool:
+            return list(pool.map(decode, steps))
 
 
 def _times(step: Step, tokens: Tensor, device: Device, limit: float = math.inf) -> list[float]:
@@ -187,13 +168,28 @@ def _times(step: Step, tokens: Tensor, device: Device, limit: float = math.inf) 
     return times
 
 
-def _readings(windows: Sequence[list[float]], streams: Streams) -> Readings:
-    times = torch.tensor([t for window in windows for t in window], dtype=torch.float64)
+def _fastest(measure: Callable[[], list[float]]) -> list[float]:
+    """Return the times of the fastest of several repetitions, or of one if that takes long."""
+    rounds = [measure()]
+    while len(rounds) < REPEATS and sum(map(sum, rounds)) < SECONDS:
+        rounds.append(measure())
+    return min(rounds, key=sum)
+
+
+def readings(windows: Sequence[list[float]], streams: Streams) -> Readings:
+    """Return the statistics of some windows, each of the same weight, and the memory of the streams."""
+    times, order = torch.tensor([t for window in windows for t in window], dtype=torch.float64).sort()
+    shares = torch.cat([torch.full((len(window),), 1 / len(window) / len(windows)) for window in windows])
+    below = shares.double()[order].cumsum(0)
+
+    def quantile(share: float) -> float:
+        return float(times[min(int((below < share).sum()), len(times) - 1)])
+
     return {
         "mean": statistics.fmean(map(statistics.fmean, windows)),
-        "median": float(times.median()),
-        "99th percentile": float(times.quantile(0.99)),
-        "largest": float(times.max()),
+        "median": quantile(0.5),
+        "99th percentile": quantile(0.99),
+        "largest": float(times[-1]),
         "tokens": len(times),
         "stream bytes": streams.stream_bytes,
         "shared bytes": streams.shared_bytes(),

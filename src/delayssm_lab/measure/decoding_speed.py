@@ -24,6 +24,8 @@ MARKERS: dict[Memory | None, tuple[str, str]] = {
 #: Sizes of the models themselves: heads of 64 channels, and Mamba's own state and convolution.
 GPT2 = GPT2Spec(d_model=256, depth=4, heads=4)
 MAMBA = MambaSpec(d_model=256, depth=4, d_state=16, conv_kernel=4)
+#: Where the only window begins.
+PROMPT = 16
 LENGTHS = (1024, 2048, 4096, 8192)
 HEAD = [
     "batch", "T", "model", "measured", "microseconds/token", "median", "99 %", "largest", "microseconds/token/stream",
@@ -88,7 +90,7 @@ class DecodingSpeed(OnDevice[Point]):
         if isinstance(model, StackSize) and (batch_size == 1 or length <= self.whole or memory == "bounded"):
             return None
         if isinstance(model, MambaSpec) or (isinstance(model, StackSize) and model.family == "S4D"):
-            return (self.window // 16,)  # all tokens cost the same
+            return (PROMPT,)  # all tokens cost the same
         return 0, *(length * i // 4 - self.window // 2 for i in (1, 2, 3)), length - self.window
 
     def show(self, results: Mapping[Point, Readings]) -> Iterable[File]:

@@ -65,7 +65,7 @@ class FFTAccuracy(Measured[Comparison]):
         recurrent, _ = stack.stream(x, stack.init_state(1))
         parallel = stack(x)
         errors = {"ours": parallel - recurrent, "bounded stream": parallel - _bounded(stack, x)}
-        if point.length in self.lengths:  # its kernels are not made for longer sequences, and take minutes
+        if point.length in self.lengths:  # its kernels are computed in plain torch, which takes much memory
             errors["paper's setting"] = self._build(point, "paper")(x) - recurrent
         scale = recurrent.double().square().mean().sqrt()
         values = {}
@@ -82,8 +82,9 @@ class FFTAccuracy(Measured[Comparison]):
         rows = []
         for metric, report in _reports().items():
             for name, label in LABELS.items():
-                found = ([v[f"{metric}, {name}"] for v in values if f"{metric}, {name}" in v] for values in seeds.values())
-                rows.append([f"{metric}, {label}", *map(_mean_and_deviation, found)])
+                key = f"{metric}, {name}"
+                cells = (_mean_and_deviation([v[key] for v in values if key in v]) for values in seeds.values())
+                rows.append([f"{metric}, {label}", *cells])
             rows.append([f"{metric}, as the paper reports", *(_reported(report.get(n)) for n, _ in seeds)])
         yield "table.md", tables.markdown(head, rows).encode()
         yield "errors.png", _figure({n: values for (n, _), values in seeds.items() if n in self.lengths})

@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 
-from delayssm.allocator import keep_freed_memory
 from delayssm_lab.environment import Device
 from delayssm_lab.measure.measurement import OnDevice
 from delayssm_lab.measure.resources import fastest
@@ -33,7 +32,6 @@ class Prompt:
 
     @torch.no_grad()
     def measure(self) -> Readings:
-        keep_freed_memory()
         x = random_tokens(self.tokens, 1, self.device).T
         model = build(self.stack, x, self.max_length)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from delayssm import TokenModel
+from delayssm.allocator import keep_freed_memory
 from delayssm.layers.block import Block
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.layer import DS4D, S4D
@@ -29,6 +30,7 @@ Step = Callable[[Tensor], Tensor]
 class Streams(ABC):
     """Streams of one model, one for each column of `tokens` (T, B)."""
 
+    model: Any
     stream_bytes: int  # memory of one stream of T tokens; known after a start
 
     def __init__(self, tokens: Tensor) -> None:
@@ -73,6 +75,8 @@ def build(stack: StackSize, like: Tensor, max_delay: int) -> TokenModel:
 class StackStreams(Streams):
     """Streams of S4D or DS4D."""
 
+    model: TokenModel
+
     def __init__(self, stack: StackSize, bounded: bool, tokens: Tensor) -> None:
         super().__init__(tokens)
         self.model = build(stack, tokens, self.length)
@@ -105,12 +109,14 @@ class StackStreams(Streams):
 class DenseStreams(Streams):
     """Streams of DS4D with the paper's buffer of all states."""
 
+    model: TokenModel
+
     def __init__(self, stack: StackSize, tokens: Tensor) -> None:
         super().__init__(tokens)
-        self._model = build(stack, tokens, self.length)
+        self.model = build(stack, tokens, self.length)
 
     def start(self, position: int) -> Step:
-        model, dense = self._model, DenseStep(self._model.backbone, self.batch_size, self.length)
+        model, dense = self.model, DenseStep(self.model.backbone, self.batch_size, self.length)
         self.stream_bytes = dense.nbytes // self.batch_size
 
         def step(tokens: Tensor) -> Tensor:
@@ -122,20 +128,33 @@ class DenseStreams(Streams):
         return step
 
 
-class GPT2Streams(Streams):
-    """Streams of GPT-2 with its cache of keys and values. All rows get the past of the first."""
+class BaselineStreams(Streams):
+    """Streams of a model of the `transformers` library, with its own cache.
+
+    Freed memory is kept, because a cache of keys and values is allocated anew for every token. By default the system
+    would have to clear its pages each time, which takes most of the time.
+    """
+
+    def __init__(self, spec: GPT2Spec | MambaSpec, tokens: Tensor) -> None:
+        super().__init__(tokens)
+        keep_freed_memory()
+        torch.manual_seed(0)
+        self.model = spec.build(VOCABULARY, self.length).model.to(tokens.device).eval()
+
+
+class GPT2Streams(BaselineStreams):
+    """Streams of GPT-2. All rows get the past of the first, which is computed in one call."""
 
     def __init__(self, spec: GPT2Spec, tokens: Tensor) -> None:
-        super().__init__(tokens)
-        self._model = spec.build(VOCABULARY, self.length).model.to(tokens.device).eval()
-        past = self._model.base_model(input_ids=tokens[:, :1].T, use_cache=True).past_key_values
+        super().__init__(spec, tokens)
+        past = self.model.base_model(input_ids=tokens[:, :1].T, use_cache=True).past_key_values
         self._past = [(layer.keys, layer.values) for layer in past.layers]
         self.stream_bytes = _nbytes(self._past)
 
     def start(self, position: int) -> Step:
         from transformers import DynamicCache
 
-        model, cache = self._model, DynamicCache(config=self._model.config)
+        model, cache = self.model, DynamicCache(config=self.model.config)
         for i, pair in enumerate(self._past):
             keys, values = (t[:, :, :position].expand(self.batch_size, -1, -1, -1) for t in pair)
             cache.update(keys, values, i)
@@ -147,17 +166,13 @@ class GPT2Streams(Streams):
         return step
 
 
-class MambaStreams(Streams):
+class MambaStreams(BaselineStreams):
     """Streams of Mamba."""
-
-    def __init__(self, spec: MambaSpec, tokens: Tensor) -> None:
-        super().__init__(tokens)
-        self._model = spec.build(VOCABULARY, self.length).model.to(tokens.device).eval()
 
     def start(self, position: int) -> Step:
         if position < 1:
             raise ValueError("the cache of Mamba is made by a prompt, which has at least one token")
-        model = self._model
+        model = self.model
         cache = model(input_ids=self.tokens[:position].T, use_cache=True).cache_params
         self.stream_bytes = _nbytes(cache) // self.batch_size
 

@@ -13,26 +13,32 @@ from tests.support.studies import make, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ACCURACY = FFTAccuracy(lengths=(16, 48), seeds=(0, 1), depth=2, d_model=4, d_state=4)
+ACCURACY = FFTAccuracy(lengths=(16, 48), seeds=(0, 1), longer=((600, 2),), depth=2, d_model=4, d_state=4)
 
 
 def test_fft_accuracy(tmp_path: Path) -> None:
     content = make(ACCURACY, tmp_path / "work", tmp_path / "out")
     assert set(content) == {"table.md", "errors.png", "points.json", "about.json"}
     points = json.loads(content["points.json"])
-    assert [p["point"] for p in points] == [{"length": n, "seed": s} for n in (16, 48) for s in (0, 1)]
+    sizes = [(16, 0, 4), (16, 1, 4), (48, 0, 4), (48, 1, 4), (600, 0, 2)]
+    assert [tuple(p["point"].values()) for p in points] == sizes
     again = ACCURACY.measure(ACCURACY.points()[2], tmp_path)
     assert points[2]["values"] == again
     assert json.loads(content["about.json"])["environment"] == points[-1]["environment"]
     assert 0 < again["relative RMSE, ours"] < again["relative RMSE, paper's setting"] / 10
     assert 0 < again["relative RMSE, bounded stream"] < again["relative RMSE, paper's setting"] / 10
     mean = sum(p["values"]["relative RMSE, ours"] for p in points[:2]) / 2
-    (row,) = (row for row in table_rows(content["table.md"]) if row[0] == "relative RMSE, our setting, our code")
-    assert row[1].startswith(f"{mean:.2e} ± ")
+    rows = {row[0]: row[1:] for row in table_rows(content["table.md"])}
+    assert rows["relative RMSE, our setting, our code"][0].startswith(f"{mean:.2e} ± ")
+    assert rows[""] == ["L 16", "L 48", "L 600, H 2"]
+    longest = points[-1]["values"]["relative RMSE, bounded stream"]
+    assert 0 < longest <= 1e-6
+    assert rows["relative RMSE, our setting, bounded stream"][2] == f"{longest:.2e}"
+    assert rows["relative RMSE, paper's setting, our code"][2] == "–"
 
 
 def test_the_numbers_of_the_paper_stay_in_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = FFTAccuracy(lengths=(1024,), seeds=(0, 1), depth=1, d_model=2, d_state=2)
+    study = FFTAccuracy(lengths=(1024,), seeds=(0, 1), longer=(), depth=1, d_model=2, d_state=2)
     before = make(study, tmp_path / "work", tmp_path / "before")
     monkeypatch.setattr(reported, "FFT_RELATIVE_RMSE", {1024: (4.2, 0.0)})
     study.write(tmp_path / "work", tmp_path / "after")
@@ -54,13 +60,13 @@ def test_an_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(FFTAccuracy, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ACCURACY.run(tmp_path)
-    assert ACCURACY.progress(tmp_path) == (2, 4)
+    assert ACCURACY.progress(tmp_path) == (2, 5)
     journal = ACCURACY.journal(tmp_path).path
     journal.write_text(journal.read_text() + '{"point": {"len')  # as a crash would leave it
-    assert ACCURACY.progress(tmp_path) == (2, 4)
+    assert ACCURACY.progress(tmp_path) == (2, 5)
     ACCURACY.run(tmp_path)
     assert asked == [*ACCURACY.points()[:3], *ACCURACY.points()[2:]]
-    assert ACCURACY.progress(tmp_path) == (4, 4)
+    assert ACCURACY.progress(tmp_path) == (5, 5)
 
 
 def test_kernel_accuracy(tmp_path: Path) -> None:

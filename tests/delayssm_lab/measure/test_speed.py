@@ -8,7 +8,6 @@ import torch
 
 from delayssm import DelaySSM
 from delayssm_lab.measure import fresh, resources, textbook
-from delayssm_lab.measure.decoding_speed import DecodingSpeed
 from delayssm_lab.measure.full_size import FullSize, Pass
 from delayssm_lab.measure.generator_speed import GeneratorSpeed
 from delayssm_lab.measure.gpu_binaries import GENERATIONS, KERNELS, GPUBinaries
@@ -17,7 +16,6 @@ from delayssm_lab.measure.kernel_speed import LABELS, KernelPass, KernelSpeed
 from delayssm_lab.measure.limits import Limits
 from delayssm_lab.measure.long_sequences import LongSequences
 from delayssm_lab.measure.model_speed import ModelSpeed
-from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.stacks import StackSize
 from delayssm_lab.measure.training_breakdown import Breakdown, part_of
 from delayssm_lab.measure.training_speed import TrainingSpeed
@@ -143,39 +141,6 @@ def test_long_sequences(tmp_path: Path) -> None:
     per_token = [entry["values"]["seconds"] / entry["point"]["length"] for entry in points]
     assert first[:1] + first[3:4] == ["16", "1.00"]
     assert second[2:4] == [f"{per_token[1] * 1e6:.1f}", f"{per_token[1] / per_token[0]:.2f}"]
-
-
-@pytest.mark.usefixtures("in_process")
-def test_decoding_speed(tmp_path: Path) -> None:
-    study = DecodingSpeed(lengths=(32, 64), longest=96, few=2, many=9, tokens=12, s4d=S4D, ds4d=DS4D, matched=MATCHED)
-    content = make(study, tmp_path / "work", tmp_path / "out")
-    assert set(content) == {"table.md", "decoding.png", "points.json", "about.json"}
-    points = json.loads(content["points.json"])
-    assert len(points) == 2 * (2 * 5 + 2 + 3 + 2)
-    rows = {(row[0], row[1], row[2]): row[3:] for row in table_rows(content["table.md"])[2:]}
-    assert len(rows) == len(points) / 2
-    for entry in points:
-        point, values = entry["point"], entry["values"]
-        assert 0 < values["median"] <= values["99th percentile"]
-        stack = StackSize(**point["stack"])
-        label = f"{stack.label}, {point['memory']}" if stack.family == "DS4D" else stack.label
-        row = rows[str(point["batch_size"]), str(point["length"]), label]
-        assert float(row[6]) == pytest.approx(values["state bytes"] / 1e6, rel=1e-2, abs=1e-5)
-        assert bool(row[5]) == (point["tokens"] == point["length"])
-    dense = next(e for e in points if e["point"]["memory"] == "dense" and e["point"]["length"] == 64)
-    assert dense["values"]["state bytes"] == 64 * 6 * 4 * 4  # all states of all steps
-    means = [e["values"]["mean"] for e in points if e["point"]["memory"] == "dense" and e["point"]["length"] == 64]
-    assert rows["1", "64", "DS4D, H 6, dense"][0] == f"{min(means) * 1e6:,.0f}"
-    assert rows["1", "64", "S4D, H 6"][4] == "1.0"
-
-
-@pytest.mark.usefixtures("in_process")
-def test_prompt_speed(tmp_path: Path) -> None:
-    content = make(PromptSpeed(tokens=(5, 40), max_length=40, stack=DS4D), tmp_path / "work", tmp_path / "out")
-    values = [entry["values"] for entry in json.loads(content["points.json"])]
-    rows = table_rows(content["table.md"])[2:]
-    assert [row[0] for row in rows] == ["5", "40"]
-    assert rows[1][3] == f"{40 / values[1]['recurrence']:,.0f}"
 
 
 @pytest.mark.usefixtures("in_process")
