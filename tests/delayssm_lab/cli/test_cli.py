@@ -12,6 +12,7 @@ import pytest
 from delayssm.layers.layer import DS4DConfig
 from delayssm_lab import cli
 from delayssm_lab.cli import data, info, train
+from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.delayed import ALL_TASKS, AnyTaskName, preset
 from delayssm_lab.training import evaluate
@@ -331,7 +332,7 @@ def test_reproduce(tmp_path: Path, here: Here) -> None:
     assert str(tmp_path / "o" / "phase") in out
     code, out, _ = here("reproduce", "--list", "--out", tmp_path / "o", "--work", tmp_path / "w")
     assert code == 0
-    assert "0 of 20" in out
+    assert f"0 of {len(FFTAccuracy().points())}" in out
     code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
     assert code == 1
     assert "no finished steps of synthetic" in errors
