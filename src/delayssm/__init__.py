@@ -4,10 +4,11 @@ from delayssm.allocator import keep_freed_memory
 from delayssm.backends import backend
 from delayssm.config import Config
 from delayssm.layers.block import Block
+from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm.layers.inputs import Tokens, Values
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.optim import Rule, param_groups
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.layers.stack import Stack
 from delayssm.layers.streaming import Streaming
 from delayssm.models.matching import match_width

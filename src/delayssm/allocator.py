@@ -3,10 +3,9 @@
 import ctypes
 import platform
 
-#: From <malloc.h>: blocks above the first size are mapped from the system one by one, and free memory above the second
-#: goes back to it.
-_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
-_LARGEST = (1 << 31) - 1
+#: From <malloc.h>: how many blocks may be mapped from the system one by one; and how much free memory is kept, where
+#: -1 is all.
+_M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
 
 
 def keep_freed_memory() -> bool:
@@ -19,4 +18,4 @@ def keep_freed_memory() -> bool:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
-    return all(libc.mallopt(option, _LARGEST) for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
+    return all(libc.mallopt(option, value) for option, value in ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1)))

@@ -9,32 +9,38 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from delayssm.models.pooled import PooledModel
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.run import Run
 
 
 class Listener:
     """A trained causal model that classifies one stream of audio while it arrives in chunks of any size.
 
     Args:
-        directory: Directory of the run that trained the model.
+        model: Model of a run on speech commands.
+        run: The run that trained it.
     """
 
-    def __init__(self, directory: Path) -> None:
-        model, run = load_model(directory)
+    def __init__(self, model: nn.Module, run: Run) -> None:
         causal = isinstance(run.model, StateSpaceSpec) and not run.model.layer.bidirectional
         if not (causal and isinstance(run.task, SpeechCommands) and isinstance(model, PooledModel)):
             raise ValueError(
-                f"{directory} is not a run of a causal model on speech commands; "
+                f"{run.name} is not a run of a causal model on speech commands; "
                 "train one with: delayssm train sc-ar ds4d"
             )
         self.model, self.task = model, run.task
         self._state = model.init_state(1)
         self._pending = torch.empty(0, dtype=torch.int16)  # samples that do not fill a step of the model yet
+
+    @staticmethod
+    def load(directory: Path) -> Listener:
+        """Return the listener with the best weights of a run."""
+        return Listener(*load_model(directory))
 
     @torch.no_grad()
     def hear(self, chunk: NDArray[np.int16]) -> Tensor:

@@ -26,6 +26,19 @@ File = tuple[str, bytes]
 P = TypeVar("P")
 
 
+@dataclass(frozen=True)
+class Places:
+    """The two directories of studies.
+
+    Args:
+        work: Runs and journals, from which an interrupted study continues on the same machine.
+        results: Files that belong to the repository. A study writes to NAME in it, and finished runs are in `runs`.
+    """
+
+    work: Path = Path("runs")
+    results: Path = Path("results")
+
+
 class Study(ABC):
     """A piece of evidence that `delayssm reproduce NAME` makes: tables, figures and the data behind them."""
 
@@ -45,52 +58,50 @@ class Study(ABC):
         return ""
 
     @abstractmethod
-    def progress(self, work: Path) -> tuple[int, int]:
+    def progress(self, places: Places) -> tuple[int, int]:
         """Return how many steps of the study are done, and how many there are."""
 
     @abstractmethod
-    def run(self, work: Path) -> None:
-        """Do the steps that are missing. `work` holds the runs and journals of all studies."""
-
-    def adopt(self, out: Path, work: Path) -> None:
-        """Copy finished steps from the results in `out` to `work`, unless `work` has them."""
-        raise ValueError(f"results of {self.name} cannot be added to; leave out --add to write them anew")
+    def run(self, places: Places) -> None:
+        """Do the steps that are missing."""
 
     @abstractmethod
-    def files(self, work: Path) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         """Yield the files of the results, made from the finished steps."""
 
     @abstractmethod
-    def seconds(self, work: Path) -> float:
+    def seconds(self, places: Places) -> float:
         """Return the total time of the finished steps, in seconds."""
 
-    def write(self, work: Path, out: Path) -> None:
-        """Write the files to `out`, and about.json with the command, date, machine and versions."""
-        done, total = self.progress(work)
+    def write(self, places: Places) -> None:
+        """Write the files of the results, and about.json with the command, date, machine and versions."""
+        done, total = self.progress(places)
         if not done:
-            raise ValueError(f"{work} has no finished steps of {self.name}, so there are no results to write")
+            raise ValueError(f"no step of {self.name} is finished, so there are no results to write")
         start = time.perf_counter()
-        content = dict(self.files(work))
-        day, environment = self.made(work)
+        content = dict(self.files(places))
+        day, environment = self.made(places)
         about = {
             "title": self.title,
             "command": f"delayssm reproduce {self.name}",
             "date": day,
             "done": done,
             "total": total,
-            "seconds": round(self.seconds(work) + time.perf_counter() - start),
+            "seconds": round(self.seconds(places) + time.perf_counter() - start),
             "environment": environment,
         }
+        out = places.results / self.name
         out.mkdir(parents=True, exist_ok=True)
         for name, data in {**content, "about.json": json.dumps(about, indent=1).encode()}.items():
             files.write(out / name, data)
 
-    def made(self, work: Path) -> tuple[str, dict[str, str]]:
+    def made(self, places: Places) -> tuple[str, dict[str, str]]:
         """Return the date and the environment of the results: today's and this process's, unless recorded."""
         return date.today().isoformat(), describe()
 
-    def results(self, out: Path) -> tuple[str, str]:
-        """Describe the results in `out` and the time they took, for the list of studies."""
+    def results(self, places: Places) -> tuple[str, str]:
+        """Describe the results and the time they took, for the list of studies."""
+        out = places.results / self.name
         if not (out / "about.json").exists():
             return "none yet", "unknown"
         about = json.loads((out / "about.json").read_text())
@@ -101,13 +112,13 @@ class Study(ABC):
 class Computed(Study):
     """A study without measurements, computed when its files are written."""
 
-    def progress(self, work: Path) -> tuple[int, int]:
+    def progress(self, places: Places) -> tuple[int, int]:
         return 1, 1
 
-    def run(self, work: Path) -> None:
+    def run(self, places: Places) -> None:
         """Do nothing: there are no steps."""
 
-    def seconds(self, work: Path) -> float:
+    def seconds(self, places: Places) -> float:
         return 0.0
 
 
@@ -149,45 +160,45 @@ class Measured(Study, Generic[P]):
         """Return the points in the order in which they are measured."""
 
     @abstractmethod
-    def measure(self, point: P, work: Path) -> Readings:
+    def measure(self, point: P, places: Places) -> Readings:
         """Measure one point."""
 
     @abstractmethod
     def show(self, results: Mapping[P, Readings]) -> Iterable[File]:
         """Yield tables and figures of the points that have been measured."""
 
-    def journal(self, work: Path) -> Journal:
+    def journal(self, places: Places) -> Journal:
         """Return the journal of this study."""
-        return Journal(work / "studies" / f"{self.name}.jsonl")
+        return Journal(places.work / "studies" / f"{self.name}.jsonl")
 
-    def progress(self, work: Path) -> tuple[int, int]:
-        return len(self._known(work)), len(self.points())
+    def progress(self, places: Places) -> tuple[int, int]:
+        return len(self._known(places)), len(self.points())
 
-    def run(self, work: Path) -> None:
-        known = self._known(work)
+    def run(self, places: Places) -> None:
+        known = self._known(places)
         missing = [point for point in self.points() if point not in known]
         environment = describe()
         for point in counted(missing, self.name):
             start = time.perf_counter()
-            values = self.measure(point, work)
+            values = self.measure(point, places)
             seconds = time.perf_counter() - start
-            self.journal(work).add(Entry(_plain(point), values, seconds, date.today().isoformat(), environment))
+            self.journal(places).add(Entry(_plain(point), values, seconds, date.today().isoformat(), environment))
 
-    def seconds(self, work: Path) -> float:
-        return sum(entry.seconds for entry in self._known(work).values())
+    def seconds(self, places: Places) -> float:
+        return sum(entry.seconds for entry in self._known(places).values())
 
-    def made(self, work: Path) -> tuple[str, dict[str, str]]:
-        last = list(self._known(work).values())[-1]
+    def made(self, places: Places) -> tuple[str, dict[str, str]]:
+        last = list(self._known(places).values())[-1]
         return last.date, last.environment
 
-    def files(self, work: Path) -> Iterable[File]:
-        known = self._known(work)
+    def files(self, places: Places) -> Iterable[File]:
+        known = self._known(places)
         yield from self.show({point: entry.values for point, entry in known.items()})
         yield "points.json", json.dumps([asdict(entry) for entry in known.values()], indent=1).encode()
 
-    def _known(self, work: Path) -> dict[P, Entry]:
+    def _known(self, places: Places) -> dict[P, Entry]:
         """Return the journal's entries of this study's points, in the order of the points."""
-        entries = {json.dumps(entry.point): entry for entry in self.journal(work).entries()}
+        entries = {json.dumps(entry.point): entry for entry in self.journal(places).entries()}
         keys = {point: json.dumps(_plain(point)) for point in self.points()}
         return {point: entries[key] for point, key in keys.items() if key in entries}
 

@@ -19,6 +19,7 @@ MODULES: dict[str, Build] = {
     "DelaySSM, many modes": lambda: DelaySSM(H, 32, 60, delays=[7.0, 12.5, 22.25, 31.0, 44.5, 58.0]),
     "DelaySSM, short delays": lambda: DelaySSM(H, 8, 30, delays=[1.0, 1.5, 2.0, 2.5, 3.0, 4.25]),
     "DelaySSM, absorbed B": lambda: DelaySSM(H, 8, 30, init="inv", input="absorbed", branch_fraction=(0.05, 0.9)),
+    "DelaySSM, shared dynamics": lambda: DelaySSM(H, 8, 30, n_ssm=2),
     "DiagonalSSM": lambda: DiagonalSSM(H, 8),
     "DS4D": lambda: DS4D(H, 8, 30, dropout=0.1),
     "S4D": lambda: S4D(H, 8, dropout=0.1),

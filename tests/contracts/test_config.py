@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from delayssm import DS4D, S4D, Block, Config, DelaySSM, DiagonalSSM, Stack, Streaming, TokenModel
 from delayssm.layers.block import BlockConfig
+from delayssm.layers.delay_ssm import DelaySSMConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
-from delayssm.layers.ssm import DelaySSMConfig
 from delayssm.layers.stack import StackConfig
 from delayssm.system.state import State
 from tests.contracts.modules import BIDIRECTIONAL, MODELS, MODULES, H
@@ -218,14 +218,14 @@ def test_a_block_without_a_configuration(tmp_path: Path) -> None:
 
 
 OPTIONS = {
-    DS4D: ["d_model", "d_state", "max_delay", "init", "dt_min", "dt_max", "input", "bidirectional", "contour",
-           "branch_fraction", "phase", "delays", "dropout", "device", "dtype"],
-    S4D: ["d_model", "d_state", "init", "dt_min", "dt_max", "input", "bidirectional", "contour", "dropout", "device",
-          "dtype"],
-    DelaySSM: ["d_model", "d_state", "max_delay", "init", "dt_min", "dt_max", "input", "bidirectional", "contour",
-               "branch_fraction", "phase", "delays", "device", "dtype"],
-    DiagonalSSM: ["d_model", "d_state", "init", "dt_min", "dt_max", "input", "bidirectional", "contour", "device",
-                  "dtype"],
+    DS4D: ["d_model", "d_state", "max_delay", "init", "dt_min", "dt_max", "n_ssm", "input", "bidirectional",
+           "contour", "branch_fraction", "phase", "delays", "dropout", "device", "dtype"],
+    S4D: ["d_model", "d_state", "init", "dt_min", "dt_max", "n_ssm", "input", "bidirectional", "contour", "dropout",
+          "device", "dtype"],
+    DelaySSM: ["d_model", "d_state", "max_delay", "init", "dt_min", "dt_max", "n_ssm", "input", "bidirectional",
+               "contour", "branch_fraction", "phase", "delays", "device", "dtype"],
+    DiagonalSSM: ["d_model", "d_state", "init", "dt_min", "dt_max", "n_ssm", "input", "bidirectional", "contour",
+                  "device", "dtype"],
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_audio_in_chunks_of_any_size(run: Path) -> None:
     samples = np.random.default_rng(0).integers(-9000, 9000, 16000).astype(np.int16)
-    listener = listen.Listener(run)
+    listener = listen.Listener.load(run)
     whole = listener.hear(samples)
     assert whole.shape == (320, 35)
     torch.testing.assert_close(whole.sum(1), torch.ones(320))
@@ -44,7 +44,7 @@ def test_audio_in_chunks_of_any_size(run: Path) -> None:
         answer = listener.model(listener.task.hear(torch.from_numpy(samples)[None])).softmax(-1)[0]
     torch.testing.assert_close(whole[-1], answer, atol=1e-5, rtol=1e-4)
     for size in (1, 37, 50, 7000):
-        again = listen.Listener(run)
+        again = listen.Listener.load(run)
         part = samples[:150] if size == 1 else samples
         found = torch.cat([again.hear(chunk) for chunk in listen.chunks(part, size)])
         torch.testing.assert_close(found, whole[: len(found)], atol=1e-6, rtol=1e-5)
@@ -72,7 +72,7 @@ def test_only_causal_runs_can_listen(tmp_path: Path) -> None:
     directory = create(tmp_path / "run", Run(task=SpeechCommands(every=500), model=spec, training=how))
     training.train(directory, Silent())
     with pytest.raises(ValueError, match="delayssm train sc-ar ds4d"):
-        listen.Listener(directory)
+        listen.Listener.load(directory)
 
 
 def test_the_picture_of_what_was_heard() -> None:

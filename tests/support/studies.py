@@ -3,13 +3,19 @@
 import json
 from pathlib import Path
 
-from delayssm_lab.study import Study
+from delayssm_lab.study import Places, Study
 
 
-def make(study: Study, work: Path, out: Path) -> dict[str, bytes]:
+def make(study: Study, places: Path) -> dict[str, bytes]:
     """Run a study and return its files, after checking about.json and that pictures are pictures."""
-    study.run(work)
-    study.write(work, out)
+    return make_at(study, Places(places / "work", places / "results"))
+
+
+def make_at(study: Study, places: Places) -> dict[str, bytes]:
+    """Do as `make` in given places."""
+    study.run(places)
+    study.write(places)
+    out = places.results / study.name
     about = json.loads((out / "about.json").read_text())
     assert about["command"] == f"delayssm reproduce {study.name}"
     assert about["done"] == about["total"]

@@ -181,6 +181,7 @@ class Program:
                 "slots": ssm.feedback.shape[1],
                 "coefs": rows(ssm.lam, ssm.mu, ssm.b, ssm.c),
                 "k": ssm.k,
+                "first": ssm.k.cumsum(0) - ssm.k,
                 "alpha": ssm.alpha,
                 "D": ssm.D,
                 "h": ssm.h,

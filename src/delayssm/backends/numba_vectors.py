@@ -177,6 +177,16 @@ class Memory:
         pointer = self.builder.bitcast(address, self.kind.as_pointer())
         self.builder.store(vector.value, pointer, align=self.size)
 
+    def fetch(self, address: Any) -> None:
+        """Bring the cache line of an address near, to be read and written soon, without waiting for it."""
+        pointer = self.builder.bitcast(address, ir.IntType(8).as_pointer())
+        kinds = [pointer.type, *[_LANE] * 3]
+        prefetch = self.builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer.type], ir.FunctionType(ir.VoidType(), kinds)
+        )
+        for_writing, keep_near, data = (ir.Constant(_LANE, value) for value in (1, 3, 1))
+        self.builder.call(prefetch, [pointer, for_writing, keep_near, data])
+
     def store_number(self, address: Any, number: Any) -> None:
         """Write one number to an address."""
         self.builder.store(number, address)

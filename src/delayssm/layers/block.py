@@ -55,6 +55,7 @@ class Block(Streaming[State]):
         self.layer = layer
         like = next(layer.parameters(), torch.empty(0))
         self.norm = make_norm(norm, self.d_model, like.device, like.dtype)
+        self._write_options()
 
     @property
     def config(self) -> BlockConfig:
@@ -92,6 +93,9 @@ class Block(Streaming[State]):
 
     def extra_repr(self) -> str:
         return f"prenorm={self.prenorm}"
+
+    def _options(self) -> dict[str, int]:
+        return {"prenorm": int(self.prenorm)}
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         return self.layer.init_state(batch_size, max_length)

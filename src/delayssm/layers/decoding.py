@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from delayssm.backends import choice
 from delayssm.layers.block import Block
+from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.norms import BatchNorm
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM
 from delayssm.system.memory import History, Rings
 from delayssm.system.state import State, States
 

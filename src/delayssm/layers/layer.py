@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from delayssm.config import Device, Factory, constructor
 from delayssm.layers.checks import Lengths, Positions, check_lengths
-from delayssm.layers.ssm import DelaySSM, DelaySSMConfig, DiagonalSSM, DiagonalSSMConfig
+from delayssm.layers.delay_ssm import DelaySSM, DelaySSMConfig
+from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.streaming import Streaming
 from delayssm.system.mixing import mix
 from delayssm.system.spans import without_padding

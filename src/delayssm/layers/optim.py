@@ -16,6 +16,7 @@ class Rule(enum.Enum):
 
     STEP_SIZE = "a learning rate of its own, no weight decay"
     DYNAMICS = "a learning rate that may be its own, no weight decay"
+    OUTPUT = "the main learning rate, weight decay if asked for"
     NO_DECAY = "the main learning rate, no weight decay"
     MAIN = "the main learning rate, weight decay"
 
@@ -27,6 +28,7 @@ def param_groups(
     weight_decay: float = 0.01,
     dt_lr: float | None = None,
     dynamics_lr: float | None = None,
+    decay_output: bool = False,
 ) -> list[dict[str, Any]]:
     """Return parameter groups for AdamW: step sizes at their own rate, no decay on SSM, norm and bias parameters.
 
@@ -35,8 +37,10 @@ def param_groups(
         lr: Main learning rate.
         weight_decay: Weight decay of matrices outside of state-space modules.
         dt_lr: Learning rate of step sizes; None: what each class declares, 1e-4 for `DelaySSM` as in the paper, and
-            min(lr, 1e-3) for `DiagonalSSM`.
-        dynamics_lr: Learning rate of the base dynamics and of B; None: `lr`.
+            min(lr, 1e-3) for `DiagonalSSM` as in S4's recipes.
+        dynamics_lr: Learning rate of the base dynamics and of B; None: what each class declares, `lr` for `DelaySSM`
+            and min(lr, 1e-3) for `DiagonalSSM`.
+        decay_output: Whether the weight decay is also for C and D of state-space modules, as in S4's recipes.
     """
     groups: dict[tuple[Rule, float], dict[str, Any]] = {}
     seen: set[nn.Parameter] = set()
@@ -45,11 +49,12 @@ def param_groups(
             if parameter.requires_grad and parameter not in seen:
                 seen.add(parameter)
                 rule = _rule(module, name, parameter)
-                rate, decay = lr, weight_decay if rule is Rule.MAIN else 0.0
+                decays = rule is Rule.MAIN or (rule is Rule.OUTPUT and decay_output)
+                rate, decay = lr, weight_decay if decays else 0.0
                 if rule is Rule.STEP_SIZE:
-                    rate = _step_size_rate(module, lr) if dt_lr is None else dt_lr
-                elif rule is Rule.DYNAMICS and dynamics_lr is not None:
-                    rate = dynamics_lr
+                    rate = _own_rate(module, "step_size_rate", lr) if dt_lr is None else dt_lr
+                elif rule is Rule.DYNAMICS:
+                    rate = _own_rate(module, "dynamics_rate", lr) if dynamics_lr is None else dynamics_lr
                 group = {"name": rule.name.lower(), "params": [], "lr": rate, "weight_decay": decay}
                 groups.setdefault((rule, rate), group)["params"].append(parameter)
     order = list(reversed(Rule))
@@ -66,6 +71,7 @@ def _rule(module: nn.Module, name: str, parameter: nn.Parameter) -> Rule:
     return rule
 
 
-def _step_size_rate(module: nn.Module, lr: float) -> float:
-    rate: float = getattr(module, "step_size_rate", lambda lr: lr)(lr)
+def _own_rate(module: nn.Module, method: str, lr: float) -> float:
+    """Return the learning rate that a module declares for one of its rules, or else the main one."""
+    rate: float = getattr(module, method, lambda lr: lr)(lr)
     return rate

@@ -16,6 +16,8 @@ from delayssm.storage import files, tensors
 from delayssm.system.state import FORMAT, Streams
 
 S = TypeVar("S", bound=Streams)
+#: The number goes up when parameters of the same names and shapes change their meaning.
+_WEIGHTS_FORMAT = 1
 
 
 def reset_parameters(model: nn.Module) -> None:
@@ -23,6 +25,8 @@ def reset_parameters(model: nn.Module) -> None:
     for module in model.modules():
         if module is not model and module._parameters and hasattr(module, "reset_parameters"):
             module.reset_parameters()  # type: ignore[operator]
+        if isinstance(module, Streaming):
+            module._write_options()
 
 
 class Identity:
@@ -118,6 +122,36 @@ class Streaming(nn.Module, ABC, Generic[S]):
     def reset_parameters(self) -> None:
         """Draw all parameters afresh, as torch's modules do. After `to_empty`, this makes them valid."""
         reset_parameters(self)
+
+    def _options(self) -> dict[str, int]:
+        """Return the options that decide what the parameters mean, but not which shapes they have.
+
+        They are saved with the parameters, so that weights are not loaded into a module for which they mean something
+        else.
+        """
+        return {}
+
+    def _write_options(self) -> None:
+        """Write the options to a buffer, which is part of the `state_dict`."""
+        if options := self._options():
+            like = next(self.parameters())
+            self.register_buffer("options", torch.tensor([_WEIGHTS_FORMAT, *options.values()], device=like.device))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        saved, mine = state_dict.get(f"{prefix}options"), {"format": _WEIGHTS_FORMAT, **self._options()}
+        if isinstance(saved, Tensor) and not saved.is_meta and len(mine) > 1:
+            theirs = dict(zip(mine, saved.tolist(), strict=False))
+            if theirs != mine:
+                error_msgs.append(
+                    f"{prefix.removesuffix('.') or type(self).__name__}: these weights belong to a module with other "
+                    f"options: {differences(theirs, mine)}; build the module with the configuration of the weights"
+                )
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     @abstractmethod
     def _first_state(self, batch_size: int, max_length: int | None) -> S:

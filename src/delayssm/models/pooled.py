@@ -141,6 +141,7 @@ class PooledModel(Streaming[PooledState]):
             nn.Identity() if outputs is None else nn.Linear(width, outputs, device=device, dtype=dtype)
         )
         self.pooling = pooling
+        self._write_options()
 
     @property
     def config(self) -> PooledModelConfig:
@@ -184,6 +185,9 @@ class PooledModel(Streaming[PooledState]):
 
     def extra_repr(self) -> str:
         return f"pooling={self.pooling!r}"
+
+    def _options(self) -> dict[str, int]:
+        return {"pooling": get_args(Pooling).index(self.pooling)}
 
     def _pool(self, x: Tensor, lengths: Lengths) -> Float[Tensor, "B H"]:
         spans = check_lengths(lengths, x)

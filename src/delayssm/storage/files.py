@@ -39,5 +39,5 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     sha256 = hashlib.sha256()
     for name, t in sorted(tensors.items()):
         sha256.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
-        sha256.update(t.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        sha256.update(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return sha256.hexdigest()

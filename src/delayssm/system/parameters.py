@@ -6,6 +6,8 @@ are their conjugates), D directions (1, or 2 when bidirectional). Names follow t
 
     h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    y_t = 2 Re(c . h_t).
 
+The base dynamics and B may be shared: with G of them, channel h has number h mod G.
+
 Everything here is float64 whatever the parameters are: a slow mode is a number like 1 - 1e-4, whose
 distance from 1 float32 would round away.
 """
@@ -68,11 +70,16 @@ def delay(nu_tau: Float[Tensor, " H"], max_delay: int) -> Float[Tensor, " H"]:
     return 1 + torch.sigmoid(_bounded(nu_tau)) * (max_delay - 2)
 
 
+def for_channels(shared: Tensor, channels: int) -> Tensor:
+    """Return rows that channels share, (G, ...), as one for each channel."""
+    return shared if len(shared) == channels else shared.repeat(channels // len(shared), *[1] * (shared.ndim - 1))
+
+
 def diagonal(
     nu_dt: Float[Tensor, " H"],
-    nu_re: Float[Tensor, "H n"],
-    nu_im: Float[Tensor, "H n"],
-    B: Float[Tensor, "H n 2"] | None,
+    nu_re: Float[Tensor, "G n"],
+    nu_im: Float[Tensor, "G n"],
+    B: Float[Tensor, "G n 2"] | None,
     C: Float[Tensor, "D H n 2"],
 ) -> PairedCoefficients:
     """Return the coefficients of S4D: lam = exp(zeta dt), b = (lam - 1) / zeta * B."""
@@ -86,12 +93,12 @@ def diagonal(
 
 def delayed(
     nu_dt: Float[Tensor, " H"],
-    nu_re: Float[Tensor, "H n"],
-    nu_im: Float[Tensor, "H n"],
+    nu_re: Float[Tensor, "G n"],
+    nu_im: Float[Tensor, "G n"],
     r: Float[Tensor, "H n"],
     theta: Float[Tensor, "H n"],
     nu_tau: Float[Tensor, " H"],
-    B: Float[Tensor, "H n 2"] | None,
+    B: Float[Tensor, "G n 2"] | None,
     C: Float[Tensor, "D H n 2"],
     max_delay: int,
 ) -> PairedCoefficients:
@@ -116,6 +123,7 @@ def delayed(
 
 def _base(nu_re: Tensor, nu_im: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
     """Return -Re and Im of zeta dt, where zeta = -exp(nu_re) + i nu_im."""
+    nu_re, nu_im = (for_channels(nu, len(dt)) for nu in (nu_re, nu_im))
     decay = (_bounded(nu_re).exp() * dt).clamp(MIN_DECAY, BOUND)
     return decay, nu_im.double().clamp(-MAX_FREQUENCY, MAX_FREQUENCY) * dt
 
@@ -123,7 +131,7 @@ def _base(nu_re: Tensor, nu_im: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
 def _zero_order_hold(re: Tensor, im: Tensor, dt: Tensor, B: Tensor | None) -> Tensor:
     """Return b = (e^w - 1) / (w / dt) * B for w = re + i im, the discrete exponent of the main branch."""
     b = dt.unsqueeze(-1) * pairs.expm1_over(re, im)
-    return b if B is None else pairs.multiply(b, B.double())
+    return b if B is None else pairs.multiply(b, for_channels(B, len(dt)).double())
 
 
 def _bounded(nu: Tensor) -> Tensor:

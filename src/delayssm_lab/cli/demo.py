@@ -22,8 +22,8 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     from delayssm_lab.training.sweep import sweep
 
     runs = [
-        replace(run, training=replace(run.training, steps=steps, evaluate_every=25, validation_size=64))
-        for run in grid(["copy-fixed"], ["ds4d", "s4d"], "mini")
+        replace(run, training=replace(run.training, steps=steps, batch_size=16, evaluate_every=25, validation_size=64))
+        for run in grid(["copy-fixed"], ["ds4d", "s4d"], "paper", [4e-3])
     ]
     failed = [outcome for outcome in sweep(runs, out, workers=2) if outcome.error]
     if failed:

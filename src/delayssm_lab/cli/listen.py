@@ -26,7 +26,7 @@ def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000,
     from delayssm_lab.report.figures import running_predictions
 
     audio = read_wav(recording)
-    listener = Listener(run)
+    listener = Listener.load(run)
     rate, words = listener.task.rate, listener.task.words
     position, predictions = 0, []
     for samples in chunks(audio, chunk):

@@ -18,7 +18,7 @@ def command(scale: Scale = "paper") -> None:
 
     for title, columns, content in (
         ("Delayed memory", ("tasks", "model", "layers", "width", "heads", "state", "parameters"), rows(scale)),
-        ("Benchmarks", ("task", "model", "layers", "width", "state", "parameters", "/ DS4D"), benchmark_rows(scale)),
+        ("Benchmarks", ("task", "model", "layers", "width", "state", "parameters", "/ S4D"), benchmark_rows(scale)),
     ):
         table = Table(title=f"{title}, scale '{scale}'")
         for column in columns:

@@ -14,50 +14,48 @@ def command(
     names: tyro.conf.Positional[tuple[str, ...]],
     list: bool = False,
     so_far: bool = False,
-    add: bool = False,
     work: Path = Path("runs"),
     out: Path = Path("results"),
 ) -> None:
     """Reproduce the studies behind the tables and figures in results/.
 
     Each study measures what is still missing and then writes its tables and figures to results/NAME. An interrupted
-    study continues where it stopped.
+    study continues where it stopped, and finished runs in results/runs are never trained again, on any machine.
 
     Args:
         names: Names of studies. Without any, all studies are listed.
         list: List all studies with their progress.
         so_far: Measure nothing; write results from what is already measured.
-        add: Count runs in existing results, which may come from another machine, as done.
         work: Directory of runs and measurements, from which studies continue.
         out: Directory of the results.
     """
     from rich.table import Table
 
     from delayssm_lab.studies.catalogue import studies
+    from delayssm_lab.study import Places
 
+    places = Places(work, out)
     known = {study.name: study for study in studies()}
     if unknown := sorted(set(names) - set(known)):
         raise ValueError(f"there is no study {', '.join(unknown)}; there are {', '.join(known)}")
     if list or not names:
         table = Table("study", "shows", "done here", "results", "duration")
         for study in known.values():
-            done, total = study.progress(work)
-            table.add_row(study.name, study.title, f"{done} of {total}", *study.results(out / study.name))
+            done, total = study.progress(places)
+            table.add_row(study.name, study.title, f"{done} of {total}", *study.results(places))
         console().print(table)
         return
     for name in names:
         study = known[name]
-        if add:
-            study.adopt(out / name, work)
         try:
             if not so_far:
-                study.run(work)
+                study.run(places)
         except (Interrupted, KeyboardInterrupt):
-            done, total = study.progress(work)
+            done, total = study.progress(places)
             leave(
                 EXIT_CODE,
                 f"Interrupted: {done} of {total} are done. Repeat the command to continue, or add --so-far to write "
                 "what is done.",
             )
-        study.write(work, out / name)
+        study.write(places)
         print(f"Wrote {out / name}{study.request}")

@@ -11,7 +11,7 @@ from delayssm_lab.recipes.delayed import TASKS, AnyTaskName, ModelName, Scale
 def command(
     tasks: tuple[AnyTaskName, ...] = TASKS,
     models: tuple[ModelName, ...] = ("ds4d", "s4d"),
-    scale: Scale = "mini",
+    scale: Scale = "small",
     learning_rates: tuple[float, ...] = (),
     seeds: tuple[int, ...] = (0,),
     out: Path | None = None,

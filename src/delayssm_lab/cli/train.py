@@ -32,7 +32,7 @@ class Choice:
     """Task to learn."""
     model: tyro.conf.Positional[ModelName]
     """Model to train."""
-    scale: Scale = "mini"
+    scale: Scale = "small"
     """Sizes of the paper, or smaller ones that train on a laptop."""
     schedule: Literal["constant", "cosine", "multi-step"] | None = None
     """Learning-rate schedule. The default depends on the task."""

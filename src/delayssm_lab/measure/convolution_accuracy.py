@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from delayssm_lab.measure.errors import relative_rms
 from delayssm_lab.report import tables
-from delayssm_lab.study import File, Measured, Readings
+from delayssm_lab.study import File, Measured, Places, Readings
 
 RESULTS = "outputs", "gradients of inputs", "gradients of kernels"
 IMPLEMENTATIONS = "this library", "torch.fft"
@@ -37,7 +36,7 @@ class ConvolutionAccuracy(Measured[RandomSignals]):
     def points(self) -> list[RandomSignals]:
         return [RandomSignals(length) for length in self.lengths]
 
-    def measure(self, point: RandomSignals, work: Path) -> Readings:
+    def measure(self, point: RandomSignals, places: Places) -> Readings:
         from delayssm.backends import eager, numba_cpu
 
         torch.manual_seed(0)

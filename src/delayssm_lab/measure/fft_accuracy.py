@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -16,7 +15,7 @@ from delayssm.layers.layer import DS4D
 from delayssm.layers.stack import Stack
 from delayssm_lab.measure import by_length
 from delayssm_lab.report import reported, tables
-from delayssm_lab.study import File, Measured, Readings
+from delayssm_lab.study import File, Measured, Places, Readings
 
 #: Names of the comparisons in the journal, and in the table.
 LABELS = {
@@ -59,7 +58,7 @@ class FFTAccuracy(Measured[Comparison]):
         return points + [Comparison(length, self.seeds[0], width) for length, width in self.longer]
 
     @torch.no_grad()
-    def measure(self, point: Comparison, work: Path) -> Readings:
+    def measure(self, point: Comparison, places: Places) -> Readings:
         stack = self._build(point, "exact")
         x = torch.randn(1, point.length, point.d_model)
         recurrent, _ = stack.stream(x, stack.init_state(1))

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
 
 from delayssm.allocator import keep_freed_memory
-from delayssm.layers.inputs import Tokens
-from delayssm.models.pooled import PairModel, PooledModel
 from delayssm_lab.environment import peak_memory
 from delayssm_lab.measure.measurement import Isolated
+from delayssm_lab.models.noise import noise
 from delayssm_lab.recipes.general import BENCHMARKS, BenchmarkName, paper
 from delayssm_lab.report import tables
 from delayssm_lab.study import File, Readings
@@ -34,7 +32,7 @@ class Pass:
         torch.manual_seed(0)
         run = paper(self.benchmark, self.model)
         model = run.build()
-        inputs = _inputs(model, run.task.max_length)
+        inputs = noise(model, run.task.max_length)
         times = []
         for _ in range(2):
             model.zero_grad()
@@ -81,13 +79,3 @@ class FullSize(Isolated[Pass]):
                 f"{values['peak bytes'] / 1e9:.2f}",
             ])  # fmt: skip
         yield "table.md", tables.markdown(head, rows).encode()
-
-
-def _inputs(model: nn.Module, length: int) -> list[Tensor]:
-    """Return one sample of noise of the full length; its content changes neither time nor memory."""
-    if isinstance(model, PairModel):
-        return [*_inputs(model.encoder, length), *_inputs(model.encoder, length)]
-    assert isinstance(model, PooledModel)
-    if isinstance(model.inputs, Tokens):
-        return [torch.randint(0, model.inputs.num_embeddings, (1, length))]
-    return [torch.randn(1, length, model.inputs.in_features)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from delayssm_lab.measure.measurement import Isolated
 from delayssm_lab.report import tables
-from delayssm_lab.study import File, Readings
+from delayssm_lab.study import File, Places, Readings
 
 #: Compute capabilities of A100, H100 and RTX 5090.
 GENERATIONS = (80, 90, 120)
@@ -131,10 +131,10 @@ class GPUBinaries(Isolated[Compilation]):
     def points(self) -> list[Compilation]:
         return [Compilation(kernel, generation) for kernel in KERNELS for generation in GENERATIONS]
 
-    def run(self, work: Path) -> None:
+    def run(self, places: Places) -> None:
         if importlib.util.find_spec("triton") is None:
             raise ImportError(f"{self.name} needs triton, which is published for Linux only: pip install triton")
-        super().run(work)
+        super().run(places)
 
     def show(self, results: Mapping[Compilation, Readings]) -> Iterable[File]:
         names = "registers", "shared bytes", "spilled bytes"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from delayssm import DelaySSM
 from delayssm.system import reference
 from delayssm_lab.measure.errors import relative_rms
 from delayssm_lab.report import tables
-from delayssm_lab.study import File, Measured, Readings
+from delayssm_lab.study import File, Measured, Places, Readings
 
 #: How kernels are computed, for the columns of the table.
 COLUMNS = ("float64", "cast to float32", "float32 contour", "paper's contour")
@@ -47,7 +46,7 @@ class KernelAccuracy(Measured[Initialisation]):
         return [Initialisation(*pair) for pair in product(spectra, (0.015, 0.1, 0.5, 0.9))]
 
     @torch.no_grad()
-    def measure(self, point: Initialisation, work: Path) -> Readings:
+    def measure(self, point: Initialisation, places: Places) -> Readings:
         modules = (
             self._build(point, "exact").double(),
             self._build(point, "exact"),

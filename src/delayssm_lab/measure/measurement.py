@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from delayssm_lab.environment import Device, require_device
 from delayssm_lab.measure import fresh
-from delayssm_lab.study import Measured, Readings
+from delayssm_lab.study import Measured, Places, Readings
 
 M = TypeVar("M", bound=fresh.Point)
 
@@ -23,7 +22,7 @@ def of_kind(kind: type[M], results: Mapping[Any, Readings]) -> dict[M, Readings]
 class Isolated(Measured[M]):
     """A study that measures every point in a new process."""
 
-    def measure(self, point: M, work: Path) -> Readings:
+    def measure(self, point: M, places: Places) -> Readings:
         return fresh.measure(point)
 
 
@@ -57,6 +56,6 @@ class OnDevice(Isolated[M]):
             return ""
         return "\nThis project has not been measured on a GPU yet. Please open an issue with table.md and about.json."
 
-    def run(self, work: Path) -> None:
+    def run(self, places: Places) -> None:
         require_device(self.device)
-        super().run(work)
+        super().run(places)

@@ -28,7 +28,7 @@ TaskName = Literal[
 ]
 AnyTaskName = TaskName | BenchmarkName
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
-Scale = Literal["mini", "paper"]
+Scale = Literal["small", "paper"]
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
 ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS)
@@ -46,13 +46,20 @@ MEMORIES: dict[TaskName, DelayedMemory] = {
 }
 
 
+def models_of(scale: Scale) -> tuple[ModelName, ...]:
+    """Return the models of a scale."""
+    return MODELS if scale == "paper" else tuple(model for model in MODELS if model != "ds4d-narrow")
+
+
 def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
     """Return a run of the paper, or a smaller version of it."""
     if task in general.BENCHMARKS:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
-        return {"paper": general.paper, "mini": general.mini}[scale](task, model)
-    return {"paper": paper, "mini": mini}[scale](cast(TaskName, task), model)
+        return {"paper": general.paper, "small": general.small}[scale](task, model)
+    if model not in models_of(scale):
+        raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
+    return {"paper": paper, "small": small}[scale](cast(TaskName, task), model)
 
 
 def grid(
@@ -88,49 +95,82 @@ def paper(task: TaskName, model: ModelName) -> Run:
     return Run(task=memory, model=spec, training=training, label=_label(model, spec))
 
 
-def mini(task: TaskName, model: ModelName) -> Run:
-    """Return a small version of a run of the paper, which takes 5 to 10 minutes on two cores.
+#: The tasks divided by four: lags, data, vocabulary, windows and Gaussians. There are as many different lags as in the
+#: paper.
+SMALL_MEMORIES: dict[TaskName, DelayedMemory] = {
+    "copy-fixed": DelayedMemory(Copy(), (256, 256), 25, 8),
+    "copy-variable": DelayedMemory(Copy(), (246, 256), 25, 8),
+    "sum-fixed": DelayedMemory(Sum(4), (256, 256), 75, 8),
+    "sum-variable": DelayedMemory(Sum(4), (123, 128), 75, 8),
+    "weighted-sum-fixed": DelayedMemory(WeightedSum(4, 0.75, 2.0, 3.0), (256, 256), 75, 8),
+    "weighted-sum-variable": DelayedMemory(WeightedSum(4, 0.75, 2.0, 3.0), (123, 128), 75, 8),
+}
 
-    The longest lags are the paper's, because models do not differ at lags that S4D's slowest modes span. The width of
-    the copy models is the paper's, because with half the channels the grid of delays is twice as coarse, and DS4D needs
-    several times as many steps.
 
-    The batch is a quarter of the paper's, and there are fewer steps. The models for the sums have two layers instead of
-    three, half the state and half the width. Sequences half as long have twice the steps.
+def small(task: TaskName, model: ModelName) -> Run:
+    """Return a run of the paper with everything divided by four, which takes minutes on one core.
 
-    The learning rate is higher than the paper's, which the smaller batch allows and the fewer steps require. Of 2e-3
-    and 4e-3, both models learned to copy faster with 4e-3. DS4D learned the sum with 2e-3 and stayed on a plateau with
-    4e-3.
+    What decides whether S4D can do a task is how many independent samples of its past a channel can hold, about N/2,
+    compared with the lag. What decides for DS4D is whether delays, L/H steps apart, and main branches, about 1/p steps
+    long, leave gaps between them. So all of these are made smaller together:
 
-    The ranges of variable lags are narrower: 5 of 11 lags for copying and 2 of 6 for the sums. With the paper's ranges,
-    neither copying model, nor DS4D on the sum, left its first plateau within a thousand steps.
+                                             paper                 small
+        lag                                  1024; 507 to 512      256; 123 to 128
+        tokens to remember                   32                    8
+        window of the sums                   16                    4
+        Gaussian (amplitude, centre, width)  0.75, 8, 12           0.75, 2, 3
+        vocabulary, copy; sums               100; 300              25; 75
+        largest data token, copy; sum        98; 18                23; 18
+        largest data token, weighted sum     27                    26
+        N, copy; sums                        64; 128               16; 32
+        step sizes of SSMs                   1e-3 to 0.1           4e-3 to 0.4
+        H of DS4D, copy; sums                133; 241              35; 62
+        layers, copy; sums                   2; 3                  2; 3
+        heads of GPT-2, copy; sums           4; 2                  1; 1
+        heads of Llama, copy; sums           8; 3                  2; 1
+        parameters, copy; sums               about 167k; 868k      about 11.7k; 57.5k
+        batch                                64                    32
+        steps, fixed copy; others            2,000; 8,000          2,000; 4,000
+
+    Kept: the lag over the modes of a channel (1024/32 = 256/8), step size times lag, the spacing of delays times p
+    (0.8 for copying, 0.45 for the sums, with p = 0.1), the vocabulary over H, the numbers of different lags (11 and 6),
+    and the depth. Not kept: the range of lags over the lag is four times as wide; a main branch spans 1/p = 10 steps of
+    256 instead of 1024; and there are fewer bits to remember.
+
+    Parameters of all models are within 2 % of each other. A run ends early when the task is solved.
     """
-    memory = MEMORIES[task]
-    if task.endswith("variable"):
-        longest = memory.lags[1]
-        memory = replace(memory, lags=(longest - (4 if task.startswith("copy") else 1), longest))
-    sums: dict[ModelName, Spec] = {
-        "ds4d": _ds4d(2, 135, 64, memory),
-        "ds4d-narrow": _ds4d(2, 75, 64, memory),
-        "s4d": _s4d(2, 143, 64),
-        "mamba": MambaSpec(d_model=94, depth=2, d_state=48),
-        "lstm": LSTMSpec(d_model=101, depth=2),
-        "gpt2": GPT2Spec(d_model=74 if task.endswith("variable") else 68, depth=2, heads=2),
-        "llama": LlamaSpec(d_model=88, depth=2, heads=4, d_mlp=207),
+    memory = SMALL_MEMORIES[task]
+    steps = {"dt_min": 4e-3, "dt_max": 0.4}
+    copy: dict[ModelName, Spec] = {
+        "ds4d": _ds4d(2, 35, 16, memory, **steps),
+        "s4d": _s4d(2, 38, 16, **steps),
+        "mamba": MambaSpec(d_model=23, depth=2, d_state=12),
+        "lstm": LSTMSpec(d_model=25, depth=2),
+        "gpt2": GPT2Spec(d_model=16, depth=2, heads=1),
+        "llama": LlamaSpec(d_model=20, depth=2, heads=2, d_mlp=62),
     }
-    spec = (_copy_models(memory) if task.startswith("copy") else sums)[model]
+    sums: dict[ModelName, Spec] = {
+        "ds4d": _ds4d(3, 62, 32, memory, **steps),
+        "s4d": _s4d(3, 67, 32, **steps),
+        "mamba": MambaSpec(d_model=43, depth=3, d_state=19),
+        "lstm": LSTMSpec(d_model=45, depth=3),
+        "gpt2": GPT2Spec(d_model=36 if task.endswith("variable") else 34, depth=3, heads=1),
+        "llama": LlamaSpec(d_model=36, depth=3, heads=1, d_mlp=112),
+    }
+    spec = (copy if task.startswith("copy") else sums)[model]
     training = Training(
-        steps=1000 if task == "copy-fixed" else 2000 if memory.max_length > 1000 else 4000,
-        batch_size=16,
-        lr=4e-3 if task.startswith("copy") else 2e-3,
-        evaluate_every=50,
-        validation_size=256,
+        steps=2000 if task == "copy-fixed" else 4000,
+        batch_size=32,
+        evaluate_every=100,
+        checkpoint_every=500,
+        validation_size=512,
+        target=0.999,
     )
     return Run(task=memory, model=spec, training=training, label=_label(model, spec))
 
 
 def _copy_models(memory: DelayedMemory) -> dict[ModelName, Spec]:
-    """Return the models for copying. They have the same sizes at both scales."""
+    """Return the models for copying."""
     return {
         "ds4d": _ds4d(2, 133, 64, memory),
         "ds4d-narrow": _ds4d(2, 75, 64, memory),
@@ -142,13 +182,14 @@ def _copy_models(memory: DelayedMemory) -> dict[ModelName, Spec]:
     }
 
 
-def _ds4d(depth: int, d_model: int, d_state: int, memory: DelayedMemory) -> StateSpaceSpec:
-    layer = DS4DConfig(d_model, d_state, memory.max_length)
+def _ds4d(depth: int, d_model: int, d_state: int, memory: DelayedMemory, **options: float) -> StateSpaceSpec:
+    layer = DS4DConfig(d_model, d_state, memory.max_length, **options)  # type: ignore[arg-type]
     return StateSpaceSpec(depth=depth, block=BlockConfig(layer=layer))
 
 
-def _s4d(depth: int, d_model: int, d_state: int) -> StateSpaceSpec:
-    return StateSpaceSpec(depth=depth, block=BlockConfig(layer=S4DConfig(d_model, d_state)))
+def _s4d(depth: int, d_model: int, d_state: int, **options: float) -> StateSpaceSpec:
+    layer = S4DConfig(d_model, d_state, **options)  # type: ignore[arg-type]
+    return StateSpaceSpec(depth=depth, block=BlockConfig(layer=layer))
 
 
 def _label(model: ModelName, spec: Spec) -> str:

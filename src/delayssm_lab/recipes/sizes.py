@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from delayssm_lab.recipes.delayed import MODELS, Scale, TaskName, preset
-from delayssm_lab.recipes.general import BENCHMARKS, ORIGINAL_WIDTHS
+from delayssm_lab.recipes.delayed import Scale, TaskName, models_of, preset
+from delayssm_lab.recipes.general import BENCHMARKS
 from delayssm_lab.training.run import Run
 
 #: Tasks that share their models. Sum and weighted sum have the same vocabulary and lengths.
@@ -22,7 +21,7 @@ def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
     A model whose sizes differ between fixed and variable delays has a row for each.
     """
     for family, tasks in FAMILIES.items():
-        for model in MODELS:
+        for model in models_of(scale):
             fixed, variable = (_sizes(preset(task, model, scale)) for task in tasks)
             if fixed == variable:
                 yield family, *fixed
@@ -39,17 +38,10 @@ def _sizes(run: Run) -> tuple[str, ...]:
 
 
 def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each benchmark and model: task, model, layers, width, state, parameters, excess over DS4D.
-
-    At the paper's scale, S4D has a second row if its own recipe has another width.
-    """
+    """Yield a row for each benchmark and model: task, model, layers, width, state, parameters, excess over S4D."""
     for name in BENCHMARKS:
-        ds4d, s4d = preset(name, "ds4d", scale), preset(name, "s4d", scale)
-        runs = [ds4d, s4d]
-        if scale == "paper" and name in ORIGINAL_WIDTHS:
-            original = s4d.model.with_width(ORIGINAL_WIDTHS[name])
-            runs.append(replace(s4d, model=original, label="S4D's own recipe"))
-        for run in runs:
+        s4d, ds4d = preset(name, "s4d", scale), preset(name, "ds4d", scale)
+        for run in (s4d, ds4d):
             sizes = str(run.model.depth), str(run.model.d_model), str(getattr(run.model, "d_state", "-"))
-            excess = f"{100 * (run.parameters() / ds4d.parameters() - 1):+.1f} %"
-            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is ds4d else excess
+            excess = f"{100 * (run.parameters() / s4d.parameters() - 1):+.2f} %"
+            yield run.task.label, run.model_label, *sizes, f"{run.parameters():,}", "" if run is s4d else excess

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from delayssm_lab.recipes import general
-from delayssm_lab.training.run import AnyTask, Run, load
-from delayssm_lab.training.trainer import Summary, read_metrics, read_summary
+from delayssm_lab.training.record import Record, of_directory
+from delayssm_lab.training.run import AnyTask
 
 #: Order of the columns and rows of tables; other names follow in alphabetical order.
 TASK_ORDER = [
@@ -18,31 +18,6 @@ TASK_ORDER = [
     *(run.task.label for run in general.PAPER.values()),
 ]
 MODEL_ORDER = ["LSTM", "S4D", "Mamba", "DS4D narrow", "DS4D", "GPT-2", "Llama"]
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run, as read from its directory."""
-
-    directory: Path
-    run: Run
-    environment: dict[str, str]
-    metrics: list[dict[str, float]]
-    summary: Summary | None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended."""
-        return self.summary is not None
-
-    @property
-    def best(self) -> float:
-        """Best validation metric so far."""
-        return self.run.task.metric.best(value for _, value in self.curve())
-
-    def curve(self) -> list[tuple[int, float]]:
-        """Return the step and the validation metric of each evaluation."""
-        return [(int(entry["step"]), entry[self.run.task.metric.value]) for entry in self.metrics]
 
 
 @dataclass(frozen=True)
@@ -116,26 +91,26 @@ def run_directories(paths: Iterable[Path]) -> list[Path]:
 
 def collect(paths: Sequence[Path]) -> Results:
     """Read all runs in the paths and choose the best learning rate of each model on each task."""
+    made = {directory: of_directory(directory) for directory in run_directories(paths)}
+    records = [record for record in made.values() if record is not None]
+    if not records:
+        raise ValueError("none of these runs has been evaluated yet; train them first")
+    return group(records, [directory for directory, record in made.items() if record is None])
+
+
+def group(records: Sequence[Record], unstarted: Sequence[Path] = ()) -> Results:
+    """Group runs by task and model, and choose the best learning rate of each."""
     groups: dict[tuple[str, str], dict[float, list[Record]]] = {}
     tasks: dict[str, AnyTask] = {}
-    records, unstarted = [], []
-    for directory in run_directories(paths):
-        run, environment = load(directory)
-        metrics = read_metrics(directory)
-        if not metrics:
-            unstarted.append(directory)
-            continue
+    for record in records:
+        run = record.run
         if tasks.setdefault(run.task.label, run.task) != run.task:
             raise ValueError(
-                f"the task {run.task.label!r} of {directory} has other settings than in the runs before it; "
+                f"the task {run.task.label!r} of {run.name} has other settings than in the runs before it; "
                 "report them separately"
             )
-        record = Record(directory, run, environment, metrics, read_summary(directory))
-        records.append(record)
         key = run.task.label, run.model_label
         groups.setdefault(key, {}).setdefault(run.training.lr, []).append(record)
-    if not groups:
-        raise ValueError("none of these runs has been evaluated yet; train them first")
     cells = {}
     for key, by_rate in groups.items():
         means = {lr: statistics.fmean(record.best for record in seeds) for lr, seeds in by_rate.items()}
@@ -143,7 +118,7 @@ def collect(paths: Sequence[Path]) -> Results:
         cells[key] = Cell(tuple(sorted(by_rate[best], key=lambda record: record.run.seed)), tuple(sorted(by_rate)))
     models = sorted({model for _, model in cells}, key=lambda model: _position(MODEL_ORDER, model))
     ordered = {label: tasks[label] for label in sorted(tasks, key=lambda label: _position(TASK_ORDER, label))}
-    return Results(records, ordered, models, cells, unstarted)
+    return Results(list(records), ordered, models, cells, list(unstarted))
 
 
 def _position(order: list[str], name: str) -> tuple[int, str]:

@@ -6,15 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from torch import nn
 
-from delayssm.layers.ssm import DelaySSM
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import OTHER, STYLES, legend, panels
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.tasks.task import Metric
-from delayssm_lab.training.evaluate import load_model
 
 #: Colour and marker of each layer.
 _LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D")]
@@ -58,18 +55,18 @@ def learned_delays(results: Results) -> Figure | None:
         (task, model, results.cells[task, model])
         for task in results.tasks
         for model in results.models
-        if model.startswith("DS4D") and (task, model) in results.cells
+        if (task, model) in results.cells and results.cells[task, model].records[0].delays
     ]
     if not cells:
         return None
     figure, axes = panels(len(cells), width=4.4, height=2.8)
     for axis, (task, model, cell) in zip(axes, cells, strict=True):
-        trained, run = load_model(cell.records[0].directory)
-        for layer, (before, after) in enumerate(zip(_delays(run.initial_model()), _delays(trained), strict=True)):
+        record = cell.records[0]
+        run = record.run
+        for layer, (before, after) in enumerate(record.delays):
             color, marker = _LAYERS[layer % len(_LAYERS)]
-            axis.scatter(
-                before, after - before, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}"
-            )
+            change = np.subtract(after, before)
+            axis.scatter(before, change, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}")
         if isinstance(run.task, DelayedMemory):  # from a data token to the position that must repeat it
             shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
             margin = run.task.max_length / 100  # a fixed lag would be an invisible line
@@ -107,11 +104,6 @@ def running_predictions(
     word_axis.set_xlabel("time (s)")
     figure.colorbar(image, ax=word_axis, label="probability")
     return figure
-
-
-def _delays(model: nn.Module) -> list[NDArray[np.float64]]:
-    """Return the delays of each layer in steps."""
-    return [m.delays().detach().double().numpy() for m in model.modules() if isinstance(m, DelaySSM)]
 
 
 def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:

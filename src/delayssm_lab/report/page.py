@@ -12,12 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from delayssm.storage import files
 from delayssm_lab.report import figures, tables
-from delayssm_lab.report.collect import Cell, Record, Results, collect
+from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training.evaluate import load_model
-from delayssm_lab.training.run import to_json
 
 
 @dataclass(frozen=True)
@@ -64,13 +62,12 @@ def write(paths: Sequence[Path], out: Path) -> Path:
 
 
 def contents(results: Results) -> dict[str, bytes]:
-    """Return the files of the report by name: index.html, figures, the table as Markdown and JSON, and runs.json."""
+    """Return the files of the report by name: index.html, figures, the table as Markdown and JSON."""
     pictures = list(_pictures(results))
     return {
         **{f"{picture.name}.png": picture.png for picture in pictures},
         "accuracy.md": to_markdown(results).encode(),
         "accuracy.json": json.dumps(_cells_as_json(results), indent=2).encode(),
-        "runs.json": runs_json(results),
         "index.html": _page(results, pictures, _examples(results)).encode(),
     }
 
@@ -97,22 +94,6 @@ def cell_text(cell: Cell | None) -> str:
         return "–"
     deviation = "" if cell.std is None else f" ± {cell.std:.2f}"
     return f"{cell.mean:.2f}{deviation}{'' if cell.finished else '*'}"
-
-
-def runs_json(results: Results) -> bytes:
-    """Return the settings, environment and evaluations of every run, of all learning rates, as JSON."""
-    return json.dumps([_record_as_json(record) for record in results.records], indent=1).encode()
-
-
-def _record_as_json(record: Record) -> dict[str, object]:
-    return {
-        "name": record.run.name,
-        "run": to_json(record.run),
-        "environment": record.environment,
-        "finished": record.finished,
-        "summary": record.summary,
-        "metrics": record.metrics,
-    }
 
 
 def _cells_as_json(results: Results) -> list[dict[str, object]]:
@@ -159,10 +140,7 @@ def _examples(results: Results) -> list[Example]:
         cells = {model: results.cells[label, model] for model in results.models if (label, model) in results.cells}
         seed = next(iter(cells.values())).records[0].run.seed
         batch = task.batch(seed, Split.VALIDATION, [0])
-        answers = {
-            model: task.answers(load_model(cell.records[0].directory)[0], batch)[0].tolist()
-            for model, cell in cells.items()
-        }
+        answers = {model: cell.records[0].answers for model, cell in cells.items() if cell.records[0].run.seed == seed}
         data = batch.tokens[0, : task.data_length].tolist()
         lag = task.lag(seed, Split.VALIDATION, 0)
         examples.append(Example(label, lag, data, batch.targets[0].tolist(), answers))

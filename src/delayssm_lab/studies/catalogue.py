@@ -15,15 +15,15 @@ from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.transform_speed import TransformSpeed
-from delayssm_lab.studies.branch_fraction import BranchFraction
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
 from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
 from delayssm_lab.studies.pathfinder_images import PathfinderImages
 from delayssm_lab.studies.phase import Phase
+from delayssm_lab.studies.speech import Speech
 from delayssm_lab.studies.stability import Stability
-from delayssm_lab.studies.synthetic import PaperCopy, Synthetic
+from delayssm_lab.studies.synthetic import PaperScale, Synthetic
 from delayssm_lab.study import Study
 
 
@@ -70,11 +70,11 @@ def experiments() -> tuple[Study, ...]:
         Phase(),
         Stability(),
         PathfinderImages(),
-        Mechanism(),
-        Listening(),
-        ImpulseResponses(),
-        PaperCopy(),
-        General(),
-        BranchFraction(),
         Synthetic(),
+        PaperScale(),
+        Mechanism(),
+        ImpulseResponses(),
+        General(),
+        Listening(),
+        Speech(),
     )

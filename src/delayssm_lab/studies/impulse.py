@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM
+from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.trained import Trained, one_run_per_task
-from delayssm_lab.study import File
+from delayssm_lab.studies.checkpoints import Checkpoint, OfCheckpoints
+from delayssm_lab.study import File, Places
 from delayssm_lab.tasks.delayed import DelayedMemory
-from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.run import Run
 
 #: Smallest response of the colour scale, relative to the largest one of the panel.
@@ -37,32 +36,32 @@ class Responses(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImpulseResponses(Trained):
+class ImpulseResponses(OfCheckpoints):
     """Heatmaps of the responses of all channels: of DS4D sorted by delay, of S4D sorted by the time of the peak."""
 
     name = "impulse-responses"
     title = "First-layer impulse responses (figures delay-s4d-heatmaps, official-s4d-heatmaps)"
 
-    runs: tuple[Run, ...] = one_run_per_task("ds4d") + one_run_per_task("s4d")
-    root: str = "mini"
-
-    def files(self, work: Path) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         for family, order in (("DS4D", "delay"), ("S4D", "peak")):
-            runs = [run for run in self.finished_runs(work) if run.model.family == family]
-            if not runs:
-                continue
-            responses = [_responses(work / self.root / run.name) for run in runs]
-            yield f"{family.lower()}.png", _figure(runs, responses, order)
-            times = {run.name: layer.times.tolist() for run, layer in zip(runs, responses, strict=True)}
-            yield f"{family.lower()}.json", json.dumps({f"{order}s in steps": times}, indent=1).encode()
+            mine = [checkpoint for checkpoint in self.checkpoints(places) if checkpoint.run.model_label == family]
+            for source in dict.fromkeys(checkpoint.source for checkpoint in mine):
+                chosen = [checkpoint for checkpoint in mine if checkpoint.source == source]
+                responses = [_responses(checkpoint) for checkpoint in chosen]
+                name = f"{family.lower()}{'' if source == 'small run' else '-full-size'}"
+                yield f"{name}.png", _figure([checkpoint.run for checkpoint in chosen], responses, order)
+                times = {
+                    checkpoint.run.name: layer.times.tolist()
+                    for checkpoint, layer in zip(chosen, responses, strict=True)
+                }
+                yield f"{name}.json", json.dumps({f"{order}s in steps": times}, indent=1).encode()
 
 
 @torch.no_grad()
-def _responses(directory: Path) -> Responses:
-    """Return the impulse responses of the first layer of a run."""
-    model, run = load_model(directory)
-    ssm = next(module for module in model.modules() if isinstance(module, DiagonalSSM))
-    K = ssm.kernel(run.task.max_length).abs().double()
+def _responses(checkpoint: Checkpoint) -> Responses:
+    """Return the impulse responses of the first layer."""
+    ssm = next(module for module in checkpoint.model().modules() if isinstance(module, DiagonalSSM))
+    K = ssm.kernel(checkpoint.run.task.max_length).abs().double()
     times = ssm.delays().double() if isinstance(ssm, DelaySSM) else K.argmax(1).double()
     order = times.argsort(stable=True)
     return Responses(K[order].numpy(), times[order].numpy())

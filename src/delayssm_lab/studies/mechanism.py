@@ -3,76 +3,36 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
+from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.layer import Layer
-from delayssm.layers.ssm import DelaySSM, DiagonalSSM, DiagonalSSMConfig
 from delayssm.system import parameters
+from delayssm_lab.recipes.delayed import ModelName
 from delayssm_lab.report import reported, tables
-from delayssm_lab.studies.trained import one_run_per_task, summaries, train
-from delayssm_lab.study import File, Measured, Readings
-from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.studies.checkpoints import Checkpoint, OfCheckpoints
+from delayssm_lab.study import File, Places, Readings
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training.evaluate import load_model
-from delayssm_lab.training.evaluate import measure as measure_on
-from delayssm_lab.training.run import Run
+from delayssm_lab.training.evaluate import measure
 
 
 @dataclass(frozen=True)
-class BestCheckpoint:
-    """The best checkpoint of a run, evaluated on a number of validation samples."""
-
-    run: str
-    samples: int
-
-
-@dataclass(frozen=True)
-class Mechanism(Measured[BestCheckpoint]):
-    """Delays and mu before and after training; accuracy as learned, with every delay at one step, and with mu = 0."""
+class Mechanism(OfCheckpoints):
+    """Delays and mu before and after training; accuracy as learned, and after three changes of the delayed branch."""
 
     name = "mechanism"
     title = "Changes and ablations of the delayed branch (table synthetic-mechanism)"
 
-    runs: tuple[Run, ...] = one_run_per_task("ds4d")
+    models: tuple[ModelName, ...] = ("ds4d",)
     samples: int = 1024
 
-    def points(self) -> list[BestCheckpoint]:
-        return [BestCheckpoint(run.name, self.samples) for run in self.runs]
-
-    def run(self, work: Path) -> None:
-        train(self.runs, work / "mini")
-        super().run(work)
-
-    def seconds(self, work: Path) -> float:
-        return super().seconds(work) + sum(summary["seconds"] for summary in summaries(self.runs, work / "mini"))
-
-    @torch.no_grad()
-    def measure(self, point: BestCheckpoint, work: Path) -> Readings:
-        model, run = load_model(work / "mini" / point.run)
-        task = run.task
-        assert isinstance(task, DelayedMemory)
-        before, after = _systems(run.initial_model()), _systems(model)
-        delays = [torch.cat([ssm.delays().double() for ssm in systems]) for systems in (before, after)]
-        mus = [torch.cat([ssm.discretize().mu for ssm in systems]) for systems in (before, after)]
-        models = {
-            "learned": model,
-            "delays of one step": with_shortest_delays(model),
-            "without the branch": without_branch(model),
-        }
-        return {
-            "mean delay at the start": float(delays[0].mean()),
-            "mean delay at the best": float(delays[1].mean()),
-            "mean |change of delay|": float((delays[1] - delays[0]).abs().mean()),
-            "mean |change of mu|": float((mus[1] - mus[0]).abs().mean()),
-            **{name: measure_on(m, task, Split.VALIDATION, point.samples, run.seed) for name, m in models.items()},
-        }
-
-    def show(self, results: Mapping[BestCheckpoint, Readings]) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         head = [
             "task",
             "model",
@@ -80,17 +40,38 @@ class Mechanism(Measured[BestCheckpoint]):
             "mean |Δτ| (steps)",
             "mean |Δμ|",
             "accuracy",
-            "accuracy, τ = 1 step",
-            "accuracy, μ = 0",
+            *(f"accuracy, {change}" for change in CHANGES),
         ]
-        labels = {run.name: run.task.label for run in self.runs}
-        paper = dict(zip(reported.TASKS, reported.MECHANISM, strict=True))
+        measured = {checkpoint: _measure(checkpoint, self.samples) for checkpoint in self.checkpoints(places)}
         rows = []
-        for point, values in results.items():
-            label = labels[point.run]
-            rows.append([label, "DS4D, mini run", *_cells(*values.values())])
-            rows.append([label, "DS4D, paper", *_cells(*paper[label])])
+        for label, numbers in zip(reported.TASKS, reported.MECHANISM, strict=True):
+            mine = {c.source: values for c, values in measured.items() if c.run.task.label == label}
+            rows += [[label, f"DS4D, {source}", *_cells(*values.values())] for source, values in mine.items()]
+            rows += [[label, "DS4D, paper", *_cells(*numbers), ""]] if mine else []
         yield "table.md", tables.markdown(head, rows).encode()
+        named = {f"{checkpoint.run.name}, {checkpoint.source}": values for checkpoint, values in measured.items()}
+        yield "values.json", json.dumps(named, indent=1).encode()
+
+
+#: Changes of the delayed branch whose effect is measured.
+CHANGES = "τ = 1 step", "μ = 0", "p = 0"
+
+
+@torch.no_grad()
+def _measure(checkpoint: Checkpoint, samples: int) -> Readings:
+    model, run = checkpoint.model(), checkpoint.run
+    before, after = _systems(run.initial_model()), _systems(model)
+    delays = [torch.cat([ssm.delays().double() for ssm in systems]) for systems in (before, after)]
+    mus = [torch.cat([ssm.discretize().mu for ssm in systems]) for systems in (before, after)]
+    models = model, with_shortest_delays(model), without_branch(model), with_empty_branch(model)
+    accuracies = [measure(version, run.task, Split.VALIDATION, samples, run.seed) for version in models]
+    return {
+        "mean delay at the start": float(delays[0].mean()),
+        "mean delay at the best": float(delays[1].mean()),
+        "mean |change of delay|": float((delays[1] - delays[0]).abs().mean()),
+        "mean |change of mu|": float((mus[1] - mus[0]).abs().mean()),
+        **dict(zip(("accuracy", *CHANGES), accuracies, strict=True)),
+    }
 
 
 def with_shortest_delays(model: nn.Module) -> nn.Module:
@@ -114,13 +95,26 @@ def without_branch(model: nn.Module) -> nn.Module:
     return model
 
 
+def with_empty_branch(model: nn.Module) -> nn.Module:
+    """Return a copy of the model with p = 0, so that the main branch has the whole budget."""
+    model = copy.deepcopy(model)
+    for ssm in _systems(model):
+        ssm.r.data.fill_(-parameters.BOUND)
+    return model
+
+
 def _diagonal(ssm: DelaySSM) -> DiagonalSSM:
     """Return the system without its delayed branch."""
-    diagonal = DiagonalSSM(ssm.config.narrow(DiagonalSSMConfig))  # type: ignore[arg-type]
-    values = {name: value for name, value in ssm.state_dict().items() if name not in ("r", "theta", "nu_tau")}
+    config = replace(ssm.config.narrow(DiagonalSSMConfig), n_ssm=None)  # the decay rates now differ between channels
+    diagonal = DiagonalSSM(config)  # type: ignore[arg-type]
+    values = {
+        name: value for name, value in ssm.state_dict().items() if name not in ("r", "theta", "nu_tau", "options")
+    }
+    for name in {"nu_re", "nu_im", "B"} & values.keys():
+        values[name] = parameters.for_channels(values[name], ssm.d_model)
     dt = parameters.step_size(ssm.nu_dt)[:, None]
     log_kept = nn.functional.logsigmoid(-ssm.r.double())  # log(1 - p)
-    values["nu_re"] = (ssm.nu_re.double().exp() - log_kept / dt).log()
+    values["nu_re"] = (values["nu_re"].double().exp() - log_kept / dt).log()
     diagonal.load_state_dict(values)
     return diagonal.to(ssm.D.dtype)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.generate.pathfinder import Size, pathfinder_generator
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.study import Computed, File
+from delayssm_lab.study import Computed, File, Places
 
 Images = NDArray[np.uint8]
 
@@ -27,7 +26,7 @@ class PathfinderImages(Computed):
 
     seed: int = 0
 
-    def files(self, work: Path) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         original = original_images()
         yield "pathfinder.png", png(images_figure(self._generate(32, len(original) // 2), original))
         yield "path-x.png", png(images_figure(self._generate(128, 4), None))

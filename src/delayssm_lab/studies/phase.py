@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from delayssm.system.reference import Channel, Real, simulate
 from delayssm_lab.report.drawing import legend, panels, png
-from delayssm_lab.study import Computed, File
+from delayssm_lab.study import Computed, File, Places
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Phase(Computed):
     onset: int = 400  # long after the response to the background has settled
     after: int = 100
 
-    def files(self, work: Path) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         t = np.arange(-self.onset, self.after)
         background = np.ones(len(t))
         pulse = ((t >= 0) & (t < 70)).astype(float)

@@ -7,14 +7,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
 from delayssm.system.reference import Channel, Real, companion
 from delayssm_lab.report import tables
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.study import Computed, File
+from delayssm_lab.study import Computed, File, Places
 
 #: Phases between mu and lam^k, in multiples of pi.
 PHASES = {0.0: "in phase", 0.5: "a quarter turn apart", 1.0: "in opposition"}
@@ -36,7 +35,7 @@ class Stability(Computed):
     delays: tuple[int, ...] = (1, 2, 4, 16, 64)
     resolution: int = 40
 
-    def files(self, work: Path) -> Iterable[File]:
+    def files(self, places: Places) -> Iterable[File]:
         sizes = (np.arange(self.resolution) + 0.25) / self.resolution  # never on the line |lam| + |mu| = 1
         figure, axes = panels(len(PHASES) * len(self.delays), width=2.5, height=2.3, columns=len(self.delays))
         shares: dict[str, dict[int, float]] = {name: {} for name in PHASES.values()}

@@ -4,71 +4,126 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar
 
-from delayssm_lab.recipes.delayed import TASKS, ModelName, grid
+from delayssm_lab.recipes.delayed import TASKS, ModelName, grid, preset
 from delayssm_lab.report import page, reported, tables
-from delayssm_lab.report.collect import Cell, Results
-from delayssm_lab.studies.trained import Trained
-from delayssm_lab.study import File
+from delayssm_lab.report.collect import Cell, Results, group
+from delayssm_lab.studies.contest import SCREENING, SMALL, Contest
+from delayssm_lab.studies.trained import (
+    Finder,
+    Shelf,
+    Trained,
+    every_run,
+    last_made,
+    of_any_code,
+    of_this_code,
+    records_of,
+    total_seconds,
+)
+from delayssm_lab.study import File, Places, Study
+from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
 
+#: Models, cheap ones first.
+MODELS: tuple[ModelName, ...] = ("ds4d", "s4d", "lstm", "gpt2", "llama", "mamba")
 
-def mini_runs() -> tuple[Run, ...]:
-    """Return the mini runs with two learning rates, that of the preset and 1e-3.
 
-    DS4D and S4D have three seeds, the others one. The most informative runs come first, for machines that do not have
-    the time for all.
-    """
-    state_space: tuple[ModelName, ...] = ("ds4d", "s4d")
-    plan: tuple[tuple[tuple[ModelName, ...], int, tuple[float, ...] | None], ...] = (
-        (state_space, 0, None),
-        (("lstm",), 0, (1e-3,)),
-        (("gpt2", "mamba", "llama"), 0, (1e-3,)),
-        (state_space, 1, None),
-        (state_space, 2, None),
-        (state_space, 0, (1e-3,)),
-        (("lstm", "gpt2", "mamba", "llama"), 0, None),
-        (state_space, 1, (1e-3,)),
-        (state_space, 2, (1e-3,)),
+def small_contests() -> tuple[Contest, ...]:
+    """Return a contest for each model and task."""
+    return tuple(Contest(preset(task, model, "small")) for model in MODELS for task in TASKS)
+
+
+@dataclass(frozen=True)
+class Synthetic(Study):
+    """Validation accuracy of all models at small scale, beside that which the paper reports."""
+
+    name = "synthetic"
+    title = (
+        "Six models on six delayed-memory tasks, small scale (table synthetic-acc, figure synthetic-learning-curves)"
     )
-    return tuple(run for models, seed, rates in plan for run in grid(TASKS, models, "mini", rates, (seed,)))
+
+    contests: tuple[Contest, ...] = field(default_factory=small_contests)
+
+    def progress(self, places: Places) -> tuple[int, int]:
+        find = of_any_code(places)
+        done = len(self._screening(find)) + len(self._finals(find))
+        return done, sum(len(contest.rates) + len(contest.seeds) for contest in self.contests)
+
+    def run(self, places: Places) -> None:
+        find = of_this_code(places)
+        for model in dict.fromkeys(contest.run.model_label for contest in self.contests):
+            contests = [contest for contest in self.contests if contest.run.model_label == model]
+            while missing := [shelved for contest in contests for shelved in contest.missing(find)]:
+                for shelf in dict.fromkeys(shelf for shelf, _ in missing):
+                    shelf.train([run for other, run in missing if other == shelf], places)
+
+    def files(self, places: Places) -> Iterable[File]:
+        find = of_this_code(places)
+        yield "rates.md", self._rates(find).encode()
+        if finals := self._finals(find):
+            results = group(finals)
+            yield from page.contents(results).items()
+            yield "table.md", comparison(results, "small run").encode()
+
+    def seconds(self, places: Places) -> float:
+        return total_seconds(self._records(places))
+
+    def made(self, places: Places) -> tuple[str, dict[str, str]]:
+        return last_made(self._records(places))
+
+    def _records(self, places: Places) -> list[Record]:
+        find = of_this_code(places)
+        return [*self._screening(find), *self._finals(find)]
+
+    def _screening(self, find: Finder) -> list[Record]:
+        return records_of(SCREENING, [run for contest in self.contests for run in contest.screening()], find)
+
+    def _finals(self, find: Finder) -> list[Record]:
+        return records_of(SMALL, [run for contest in self.contests for run in contest.finals(find)], find)
+
+    def _rates(self, find: Finder) -> str:
+        """Return a table of the best accuracies in the screening, a row for each model and learning rate."""
+        results = group(self._screening(find))
+        accuracies = {
+            (record.run.model_label, record.run.training.lr, record.run.task.label): record.best
+            for record in results.records
+        }
+        rows = []
+        for model in results.models:
+            for rate in sorted({rate for other, rate, _ in accuracies if other == model}):
+                cells = (accuracies.get((model, rate, task)) for task in results.tasks)
+                rows.append([model, f"{rate:g}", *("" if cell is None else f"{cell:.2f}" for cell in cells)])
+        return tables.markdown(["model", "learning rate", *results.tasks], rows)
 
 
 def paper_runs() -> tuple[Run, ...]:
-    """Return the runs at the paper's size that copy over a fixed delay."""
-    return tuple(grid(["copy-fixed"], ["ds4d", "ds4d-narrow", "s4d"], "paper"))
+    """Return the runs at the paper's size, the most informative first, for machines that do not have time for all."""
+    rate = (1e-3,)
+    return (
+        *grid(["copy-fixed"], ["ds4d", "s4d"], "paper", rate, (0, 1, 2)),
+        *grid(["copy-variable"], ["ds4d", "s4d"], "paper", rate),
+        *grid(["copy-fixed"], ["ds4d-narrow"], "paper", rate),
+    )
+
+
+#: Each of these runs takes long.
+PAPER = Shelf("paper", every_run)
 
 
 @dataclass(frozen=True)
-class Synthetic(Trained):
-    """Validation accuracy of all models beside that which the paper reports."""
-
-    name = "synthetic"
-    title = "Six models on six delayed-memory tasks, mini scale (table synthetic-acc, figure synthetic-learning-curves)"
-    #: Name of the runs in the table.
-    source: ClassVar[str] = "mini run"
-
-    runs: tuple[Run, ...] = field(default_factory=mini_runs)
-    root: str = "mini"
-
-    def files(self, work: Path) -> Iterable[File]:
-        results = self.collected(work)
-        yield from page.contents(results).items()
-        yield "table.md", comparison(results, self.source).encode()
-
-
-@dataclass(frozen=True)
-class PaperCopy(Synthetic):
-    """Copying over a fixed delay at the paper's size, which a CPU can train."""
+class PaperScale(Trained):
+    """Copying at the paper's size, which a CPU can train."""
 
     name = "copy-at-paper-scale"
-    title = "Copying over a fixed delay at the paper's size (table synthetic-acc, first column)"
-    source = "full-size run"
+    title = "Copying at the paper's size (table synthetic-acc, first two columns)"
 
     runs: tuple[Run, ...] = field(default_factory=paper_runs)
-    root: str = "paper"
+    shelf: Shelf = PAPER
+
+    def files(self, places: Places) -> Iterable[File]:
+        results = self.collected(places)
+        yield from page.contents(results).items()
+        yield "table.md", comparison(results, "full-size run").encode()
 
 
 def comparison(results: Results, source: str) -> str:
@@ -85,8 +140,8 @@ def comparison(results: Results, source: str) -> str:
 
 
 def _cell_text(cell: Cell | None) -> str:
-    """Return the accuracy with the number of seeds and of learning rates that were tried."""
+    """Return the accuracy with the number of seeds and the learning rate."""
     if cell is None:
-        return page.cell_text(cell)
-    seeds, rates = len(cell.records), len(cell.learning_rates)
-    return f"{page.cell_text(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, {rates} lr)"
+        return ""
+    seeds = len(cell.records)
+    return f"{page.cell_text(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, lr {cell.lr:g})"

@@ -1,52 +1,84 @@
 """Studies of trained models.
 
-Runs are trained when a study needs them and kept by name, so studies share them.
+Runs are trained when a study needs them. What a finished run has found goes to the results at once, and every study of
+the same runs goes on from there, on any machine.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from delayssm.storage import files
-from delayssm_lab.recipes.delayed import TASKS, ModelName, preset
-from delayssm_lab.report.collect import Results, collect
-from delayssm_lab.study import Study
-from delayssm_lab.training.run import Run, from_json, save
+from delayssm_lab.report.collect import Results, group
+from delayssm_lab.study import Places, Study
+from delayssm_lab.training import fingerprint
+from delayssm_lab.training.record import Record
+from delayssm_lab.training.run import Run
+from delayssm_lab.training.store import Store
 from delayssm_lab.training.sweep import sweep
-from delayssm_lab.training.trainer import Summary, read_summary
 
 
-def one_run_per_task(model: ModelName) -> tuple[Run, ...]:
-    """Return the mini runs of a model on the six delayed-memory tasks."""
-    return tuple(preset(task, model, "mini") for task in TASKS)
+def no_run(run: Run) -> bool:
+    """Return False."""
+    return False
 
 
-def train(runs: Sequence[Run], root: Path) -> None:
-    """Train all runs that are not finished, and raise an error at the end if any has failed."""
-    failed = [outcome for outcome in sweep(runs, root) if outcome.error]
-    if failed:
-        raise RuntimeError("; ".join(map(str, failed)))
+def every_run(run: Run) -> bool:
+    """Return True."""
+    return True
 
 
-def adopt(runs: Sequence[Run], path: Path, root: Path) -> None:
-    """Create the directories of those runs that a runs.json holds the results of; they have no weights."""
-    for record in json.loads(path.read_text()) if path.exists() else []:
-        directory = root / record["name"]
-        run, environment = from_json(record, path)
-        if run in runs and record["summary"] and not (directory / "summary.json").exists():
-            save(directory, run, environment)
-            lines = "".join(f"{json.dumps(entry)}\n" for entry in record["metrics"])
-            files.write(directory / "metrics.jsonl", lines.encode())
-            files.write(directory / "summary.json", json.dumps(record["summary"], indent=2).encode())
+@dataclass(frozen=True)
+class Shelf:
+    """Runs of one kind, which have a directory of their own in both places.
+
+    Args:
+        name: Name of the directories.
+        keeps_weights: Returns whether the weights of a run are kept with the results.
+    """
+
+    name: str
+    keeps_weights: Callable[[Run], bool] = no_run
+
+    def store(self, places: Places) -> Store:
+        """Return the finished runs."""
+        return Store(places.results / "runs" / self.name)
+
+    def train(self, runs: Sequence[Run], places: Places) -> None:
+        """Train all runs that are not finished, or not by this code; raise an error at the end if any has failed."""
+        store, work = self.store(places), places.work / self.name
+        missing = [run for run in runs if store.find(run) is None]
+        for run in missing:
+            _refuse_other_code(work / run.name, run)
+        by_directory = {work / run.name: run for run in missing}
+
+        def keep(directory: Path) -> None:
+            store.add(directory, self.keeps_weights(by_directory[directory]))
+
+        if failed := [outcome for outcome in sweep(missing, work, finished=keep) if outcome.error]:
+            raise RuntimeError("; ".join(map(str, failed)))
 
 
-def summaries(runs: Sequence[Run], root: Path) -> list[Summary]:
-    """Return the summaries of the finished runs."""
-    read = (read_summary(root / run.name) for run in runs)
-    return [summary for summary in read if summary is not None]
+#: Returns the record of a run, or None if there is none.
+Finder = Callable[[Shelf, Run], Record | None]
+
+
+def of_any_code(places: Places) -> Finder:
+    """Return a function that finds the records of runs, whichever code has made them: fast, for counting."""
+    return lambda shelf, run: shelf.store(places).read(run)
+
+
+def of_this_code(places: Places) -> Finder:
+    """Return a function that finds the records of runs that this code has made."""
+    return lambda shelf, run: shelf.store(places).find(run)
+
+
+def _refuse_other_code(directory: Path, run: Run) -> None:
+    """Raise if a run was begun by code that computes something else: it would go on as if nothing had happened."""
+    began = fingerprint.read(directory)
+    if began and not fingerprint.agree(fingerprint.compute(run), began):
+        raise ValueError(f"{directory} was begun by other code than this; delete it to train the run again")
 
 
 @dataclass(frozen=True)
@@ -55,25 +87,45 @@ class Trained(Study):
 
     Args:
         runs: Runs in the order in which they are trained.
-        root: Name of the directory of these runs in the working directory of all studies.
+        shelf: Where they are kept.
     """
 
     runs: tuple[Run, ...]
-    root: str
+    shelf: Shelf
 
-    def progress(self, work: Path) -> tuple[int, int]:
-        return len(self.finished_runs(work)), len(self.runs)
+    def progress(self, places: Places) -> tuple[int, int]:
+        return len(records_of(self.shelf, self.runs, of_any_code(places))), len(self.runs)
 
-    def run(self, work: Path) -> None:
-        train(self.runs, work / self.root)
+    def run(self, places: Places) -> None:
+        self.shelf.train(self.runs, places)
 
-    def seconds(self, work: Path) -> float:
-        return sum(summary["seconds"] for summary in summaries(self.runs, work / self.root))
+    def seconds(self, places: Places) -> float:
+        return total_seconds(self.records(places))
 
-    def finished_runs(self, work: Path) -> list[Run]:
-        """Return the runs that have ended."""
-        return [run for run in self.runs if read_summary(work / self.root / run.name) is not None]
+    def made(self, places: Places) -> tuple[str, dict[str, str]]:
+        return last_made(self.records(places))
 
-    def collected(self, work: Path) -> Results:
+    def records(self, places: Places) -> list[Record]:
+        """Return the records of the finished runs."""
+        return records_of(self.shelf, self.runs, of_this_code(places))
+
+    def collected(self, places: Places) -> Results:
         """Return the results of the finished runs."""
-        return collect([work / self.root / run.name for run in self.finished_runs(work)])
+        return group(self.records(places))
+
+
+def records_of(shelf: Shelf, runs: Sequence[Run], find: Finder) -> list[Record]:
+    """Return the records of those runs that are finished."""
+    records = (find(shelf, run) for run in runs)
+    return [record for record in records if record is not None]
+
+
+def total_seconds(records: Sequence[Record]) -> float:
+    """Return the time that finished runs took."""
+    return sum(record.summary["seconds"] for record in records if record.summary is not None)
+
+
+def last_made(records: Sequence[Record]) -> tuple[str, dict[str, str]]:
+    """Return date and environment of the newest of some runs."""
+    newest = max(records, key=lambda record: record.date)
+    return newest.date, newest.environment

@@ -41,8 +41,10 @@ class Training:
         lr: Learning rate.
         dt_lr: Learning rate of the step sizes of state-space layers. None means 1e-4 for DS4D and min(lr, 1e-3) for
             S4D.
-        dynamics_lr: Learning rate of the base dynamics and of B in state-space layers. None means `lr`.
+        dynamics_lr: Learning rate of the base dynamics and of B in state-space layers. None means `lr` for DS4D and
+            min(lr, 1e-3) for S4D.
         weight_decay: Weight decay of matrices, except those of state-space layers.
+        decay_output: Whether C and D of state-space layers have weight decay, too, as in S4's recipes.
         schedule: Learning-rate schedule.
         clip: Largest norm of the gradient. None means no clipping.
         precision: Precision of the computation: "no" is float32, "bf16" is mixed precision.
@@ -52,7 +54,8 @@ class Training:
         checkpoint_every: Number of steps between checkpoints.
         validation_size: Largest number of validation samples to evaluate on. None means all.
         test_size: Largest number of test samples to evaluate the best weights on at the end. None means all.
-        target: Accuracy, or error, at which training stops early. None means never.
+        target: Accuracy, or error, that ends training early when two evaluations in a row have reached it. None means
+            never.
         patience: Number of evaluations without improvement after which training stops early. None means never.
     """
 
@@ -63,6 +66,7 @@ class Training:
     dt_lr: float | None = None
     dynamics_lr: float | None = None
     weight_decay: float = 0.0
+    decay_output: bool = False
     schedule: Schedule = CONSTANT
     clip: float | None = 1.0
     precision: Literal["no", "bf16"] = "no"

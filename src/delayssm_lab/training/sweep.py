@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,13 +99,20 @@ def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Out
     return directories, {d: Outcome(d, summary) for d, summary in summaries.items() if summary is not None}
 
 
-def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[Outcome]:
+def sweep(
+    runs: Sequence[Run],
+    root: Path,
+    workers: int | None = None,
+    finished: Callable[[Path], None] = lambda directory: None,
+) -> list[Outcome]:
     """Train all runs to their end, `workers` at a time, and return their outcomes. Finished runs are not trained again.
 
     By default there are as many workers as GPUs, or as cores if there is no GPU. On Ctrl-C each worker writes a
-    checkpoint and exits.
+    checkpoint and exits. `finished` is called with the directory of each run as soon as that has ended.
     """
     directories, done = prepare(runs, root)
+    for directory in done:
+        finished(directory)
     waiting = deque(directory for directory in directories if directory not in done)
     gpus, cores = torch.cuda.device_count(), available_cores()
     workers = min(workers or gpus or cores, max(1, len(waiting)))
@@ -128,6 +135,8 @@ def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[O
                     selector.unregister(worker)
                     free.append(running.pop(worker))
                     outcome = done[worker.directory] = worker.outcome()
+                    if outcome.summary is not None:
+                        finished(worker.directory)
                     board.finish(worker.display, str(outcome), len(done), len(runs))
             if interruption.requested and not stopping:
                 stopping = True
@@ -135,6 +144,6 @@ def sweep(runs: Sequence[Run], root: Path, workers: int | None = None) -> list[O
                 for worker in running:
                     worker.ask_to_stop()
     if stopping:
-        finished = sum(outcome.summary is not None for outcome in done.values())
-        raise Interrupted(f"{finished} of {len(runs)} runs are finished")
+        count = sum(outcome.summary is not None for outcome in done.values())
+        raise Interrupted(f"{count} of {len(runs)} runs are finished")
     return [done[directory] for directory in directories]

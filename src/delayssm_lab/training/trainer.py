@@ -32,7 +32,7 @@ from delayssm.storage import files
 from delayssm_lab.display import Display, Silent, Status
 from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
-from delayssm_lab.training import checkpoint
+from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
@@ -74,6 +74,7 @@ def train(directory: Path, display: Display) -> Summary:
         with FileLock(directory / ".lock", timeout=0):
             trainer = Trainer(run, directory, accelerator, display)
             if trainer.progress.step == 0:
+                fingerprint.write(directory, run)
                 save_run(directory, run, describe())
             else:
                 _warn_of_changes(environment, display)
@@ -155,6 +156,7 @@ class Trainer:
             weight_decay=self.training.weight_decay,
             dt_lr=self.training.dt_lr,
             dynamics_lr=self.training.dynamics_lr,
+            decay_output=self.training.decay_output,
         )
         self.rates = [group["lr"] for group in groups]
         self.model: nn.Module
@@ -284,7 +286,12 @@ class Trainer:
 
     def _done(self) -> bool:
         target, patience = self.training.target, self.training.patience
-        reached = target is not None and self.validation is not None and not self.metric.better(target, self.validation)
+        last_two = [entry[self.metric.value] for entry in self.metrics[-2:]]
+        reached = (
+            target is not None
+            and len(last_two) == 2
+            and not any(self.metric.better(target, value) for value in last_two)
+        )
         without_improvement = sum(entry["step"] > self.progress.best_step for entry in self.metrics)
         exhausted = patience is not None and without_improvement >= patience
         return reached or exhausted or self.progress.step >= self.steps

@@ -11,7 +11,7 @@ def test_param_groups() -> None:
     model = nn.Sequential(
         nn.Embedding(10, 8), Stack([Block(DS4D(8, 4, 30)), Block(S4D(8, 4), norm="batch")]), nn.Linear(8, 3)
     )
-    options = {"dt_lr": 1e-4, "weight_decay": 0.05}
+    options = {"dt_lr": 1e-4, "dynamics_lr": 1e-2, "weight_decay": 0.05}
     groups = {group["name"]: group for group in param_groups(model, 1e-2, **options)}
     names = {id(p): name for name, p in model.named_parameters()}
     members = {key: sorted(names[id(p)] for p in group["params"]) for key, group in groups.items()}
@@ -21,10 +21,19 @@ def test_param_groups() -> None:
     ]  # fmt: skip
     assert sum(map(len, members.values())) == len(list(model.parameters()))
     rates = {name: (g["lr"], g["weight_decay"]) for name, g in groups.items()}
-    assert rates == {"main": (1e-2, 0.05), "no_decay": (1e-2, 0.0), "dynamics": (1e-2, 0.0), "step_size": (1e-4, 0.0)}
-    slow = {group["name"]: group["lr"] for group in param_groups(model, 1e-2, **options, dynamics_lr=1e-3)}
-    assert slow == {"main": 1e-2, "no_decay": 1e-2, "dynamics": 1e-3, "step_size": 1e-4}
+    assert rates == {
+        "main": (1e-2, 0.05),
+        "no_decay": (1e-2, 0.0),
+        "output": (1e-2, 0.0),
+        "dynamics": (1e-2, 0.0),
+        "step_size": (1e-4, 0.0),
+    }
+    slow = {group["name"]: group["lr"] for group in param_groups(model, 1e-2, **{**options, "dynamics_lr": 1e-3})}
+    assert slow == {"main": 1e-2, "no_decay": 1e-2, "output": 1e-2, "dynamics": 1e-3, "step_size": 1e-4}
     assert {name.rpartition(".")[2] for name in members["dynamics"]} == {"nu_re", "nu_im", "B"}
+    assert {name.rpartition(".")[2] for name in members["output"]} == {"C", "D"}
+    decays = {g["name"]: g["weight_decay"] for g in param_groups(model, 1e-2, **options, decay_output=True)}
+    assert decays == {"main": 0.05, "no_decay": 0.0, "output": 0.05, "dynamics": 0.0, "step_size": 0.0}
     torch.optim.AdamW(param_groups(model, 1e-2, **options)).step()
 
 
@@ -45,14 +54,17 @@ def _rates(model: nn.Module, lr: float, **options: float) -> dict[int, float]:
 
 @pytest.mark.parametrize(("lr", "diagonal_rate"), [(1e-2, 1e-3), (5e-4, 5e-4)])
 def test_default_rates(lr: float, diagonal_rate: float) -> None:
-    """Step sizes of both kinds of SSM in one model have the rates of their classes."""
+    """Step sizes and dynamics of both kinds of SSM in one model have the rates of their classes."""
     delay, diagonal = DelaySSM(4, 4, 30), DiagonalSSM(4, 4)
     model = nn.ModuleList([delay, diagonal])
     groups = param_groups(model, lr)
-    assert [group["name"] for group in groups] == ["no_decay", "dynamics", "step_size", "step_size"]
+    dynamics = ["dynamics"] * (2 if diagonal_rate < lr else 1)
+    assert [group["name"] for group in groups] == ["no_decay", "output", *dynamics, "step_size", "step_size"]
     rates = _rates(model, lr)
     assert (rates[id(delay.nu_dt)], rates[id(diagonal.nu_dt)]) == (1e-4, diagonal_rate)
-    assert {rates[id(p)] for name, p in model.named_parameters() if "nu_dt" not in name} == {lr}
+    assert {rates[id(p)] for p in (diagonal.nu_re, diagonal.nu_im, diagonal.B)} == {diagonal_rate}
+    assert {rates[id(p)] for p in (diagonal.C, diagonal.D)} == {lr}
+    assert {rates[id(p)] for name, p in delay.named_parameters() if name != "nu_dt"} == {lr}
     given = _rates(model, lr, dt_lr=7e-6)
     assert given[id(delay.nu_dt)] == given[id(diagonal.nu_dt)] == 7e-6
     decays = {group["name"]: group["weight_decay"] for group in param_groups(nn.Linear(2, 2), lr)}

@@ -57,6 +57,38 @@ def test_discretisation_is_that_of_the_paper(
     assert float(ssm.delays().detach()) == float(system.k + system.alpha)
 
 
+@pytest.mark.parametrize("cls", [DiagonalSSM, DelaySSM])
+@pytest.mark.parametrize("n_ssm", [1, 2, 3, 6])
+def test_channels_share_dynamics(cls: type[DiagonalSSM], n_ssm: int) -> None:
+    """A shared module is one with its own dynamics for each channel, channel h with those of set h mod n_ssm."""
+    torch.manual_seed(0)
+    shared, alone = cls(6, 4, n_ssm=n_ssm).double(), cls(6, 4).double()
+    assert [len(p) for p in (shared.nu_re, shared.nu_im, shared.B)] == [n_ssm] * 3
+    with torch.no_grad():
+        for parameter in shared.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    sets = torch.arange(6) % n_ssm
+    names = "nu_re", "nu_im", "B"
+    state = shared.state_dict()
+    alone.load_state_dict({**state, **{name: state[name][sets] for name in names}})
+    x = torch.randn(2, 20, 6, dtype=torch.float64)
+    ours, theirs = shared(x), alone(x)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+    ours.square().sum().backward()
+    theirs.square().sum().backward()
+    for name, parameter in shared.named_parameters():
+        gradient = alone.get_parameter(name).grad
+        if name in names:
+            gradient = torch.zeros_like(parameter).index_add_(0, sets, gradient)
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-12)
+
+
+def test_dynamics_are_shared_by_groups_of_equal_size() -> None:
+    for n_ssm in (0, -1, 4, 7):
+        with pytest.raises(ValueError, match=rf"n_ssm must divide d_model \(6\), or be None, not {n_ssm}"):
+            DelaySSM(6, 4, n_ssm=n_ssm)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)

@@ -66,8 +66,8 @@ def test_params_prints_the_paper_s_totals(here: Here) -> None:
     totals = """168,384 862,698 167,310 866,320 167,816 867,552 165,360 855,492 875,980 169,840 868,650
                 167,580 868,805 77,100 412,206"""
     assert [total for total in totals.split() if total not in out] == []
-    assert out.count("│\n") == 15 + 35
-    assert "3,945,196" in out
+    assert out.count("│\n") == 15 + 24
+    assert "3,564,268" in out
 
 
 def test_train_eval_report(tmp_path: Path, here: Here) -> None:
@@ -160,9 +160,9 @@ def test_demo_ends_with_a_report(tmp_path: Path) -> None:
         ("train --scale paper --help", "delayssm train [-h]", "--scale"),
         ("train --scale paper copy-fixed --help", "delayssm train [-h]", "--scale"),
         ("train --lr 0.1 copy-fixed ds4d --help", "delayssm train [-h]", "--scale"),
-        ("train copy-fixed ds4d --help", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
-        ("train copy-fixed ds4d -h", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
-        ("train copy-fixed ds4d --lr 0.1 --help", "delayssm train copy-fixed ds4d --scale mini", "--lr"),
+        ("train copy-fixed ds4d --help", "delayssm train copy-fixed ds4d --scale small", "--lr"),
+        ("train copy-fixed ds4d -h", "delayssm train copy-fixed ds4d --scale small", "--lr"),
+        ("train copy-fixed ds4d --lr 0.1 --help", "delayssm train copy-fixed ds4d --scale small", "--lr"),
         ("train --scale paper copy-fixed ds4d --help", "delayssm train copy-fixed ds4d --scale paper", "--lr"),
         ("train copy-fixed --scale paper ds4d --help", "delayssm train copy-fixed ds4d --scale paper", "--lr"),
         ("data --help", "delayssm data [-h]", "prepare"),
@@ -303,7 +303,7 @@ def test_errors_become_one_line(
 
 
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    smnist = preset("smnist", "ds4d", "mini")
+    smnist = preset("smnist", "ds4d", "small")
     monkeypatch.setattr(evaluate, "load_model", lambda directory: (None, smnist))
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
@@ -335,7 +335,7 @@ def test_reproduce(tmp_path: Path, here: Here) -> None:
     assert f"0 of {len(FFTAccuracy().points())}" in out
     code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
     assert code == 1
-    assert "no finished steps of synthetic" in errors
+    assert "no step of synthetic is finished" in errors
     code, _, errors = here("reproduce", "everything")
     assert code == 1
     assert "there is no study everything; there are " in errors

@@ -9,6 +9,7 @@ import torch
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.kernel_accuracy import COLUMNS, KernelAccuracy
 from delayssm_lab.report import reported
+from delayssm_lab.study import Places
 from tests.support.studies import make, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -17,7 +18,7 @@ ACCURACY = FFTAccuracy(lengths=(16, 48), seeds=(0, 1), longer=((600, 2),), depth
 
 
 def test_fft_accuracy(tmp_path: Path) -> None:
-    content = make(ACCURACY, tmp_path / "work", tmp_path / "out")
+    content = make(ACCURACY, tmp_path)
     assert set(content) == {"table.md", "errors.png", "points.json", "about.json"}
     points = json.loads(content["points.json"])
     sizes = [(16, 0, 4), (16, 1, 4), (48, 0, 4), (48, 1, 4), (600, 0, 2)]
@@ -39,10 +40,10 @@ def test_fft_accuracy(tmp_path: Path) -> None:
 
 def test_the_numbers_of_the_paper_stay_in_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = FFTAccuracy(lengths=(1024,), seeds=(0, 1), longer=(), depth=1, d_model=2, d_state=2)
-    before = make(study, tmp_path / "work", tmp_path / "before")
+    before = make(study, tmp_path)
     monkeypatch.setattr(reported, "FFT_RELATIVE_RMSE", {1024: (4.2, 0.0)})
-    study.write(tmp_path / "work", tmp_path / "after")
-    tables = [table_rows(before["table.md"]), table_rows((tmp_path / "after" / "table.md").read_bytes())]
+    after = make(study, tmp_path)
+    tables = [table_rows(content["table.md"]) for content in (before, after)]
     changed = [old[0] for old, new in zip(*tables, strict=True) if old != new and old[0]]
     assert [name for name in changed if not name.startswith("-")] == ["relative RMSE, as the paper reports"]
 
@@ -51,27 +52,28 @@ def test_an_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     measure = FFTAccuracy.measure
     asked: list[object] = []
 
-    def interrupted(self: FFTAccuracy, point: object, work: Path) -> dict[str, float]:
+    def interrupted(self: FFTAccuracy, point: object, places: Places) -> dict[str, float]:
         asked.append(point)
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return measure(self, point, work)  # type: ignore[arg-type]
+        return measure(self, point, places)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FFTAccuracy, "measure", interrupted)
+    places = Places(tmp_path, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        ACCURACY.run(tmp_path)
-    assert ACCURACY.progress(tmp_path) == (2, 5)
-    journal = ACCURACY.journal(tmp_path).path
+        ACCURACY.run(places)
+    assert ACCURACY.progress(places) == (2, 5)
+    journal = ACCURACY.journal(places).path
     journal.write_text(journal.read_text() + '{"point": {"len')  # as a crash would leave it
-    assert ACCURACY.progress(tmp_path) == (2, 5)
-    ACCURACY.run(tmp_path)
+    assert ACCURACY.progress(places) == (2, 5)
+    ACCURACY.run(places)
     assert asked == [*ACCURACY.points()[:3], *ACCURACY.points()[2:]]
-    assert ACCURACY.progress(tmp_path) == (5, 5)
+    assert ACCURACY.progress(places) == (5, 5)
 
 
 def test_kernel_accuracy(tmp_path: Path) -> None:
     study = KernelAccuracy(lengths=(2, 150), delays=(1.0, 2.5, 99.0), max_delay=100, d_state=8)
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {"table.md", "points.json", "about.json"}
     points = json.loads(content["points.json"])
     assert len(points) == 8

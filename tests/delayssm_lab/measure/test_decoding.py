@@ -110,7 +110,7 @@ def test_points_of_decoding(study: DecodingSpeed) -> None:
 
 @pytest.mark.usefixtures("in_process")
 def test_decoding_speed(study: DecodingSpeed, tmp_path: Path) -> None:
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {"table.md", "decoding.png", "points.json", "about.json"}
     points, measured = study.points(), [entry["values"] for entry in json.loads(content["points.json"])]
     head, _, *rows = table_rows(content["table.md"])
@@ -154,7 +154,7 @@ def test_streams_of_different_ages() -> None:
 @pytest.mark.usefixtures("in_process")
 def test_prompt_speed(tmp_path: Path) -> None:
     study = PromptSpeed(tokens=40, chunks=(1, 7), endless_chunks=(7,), max_length=80, stack=DS4D)
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     seconds = [entry["values"]["seconds"] for entry in json.loads(content["points.json"])]
     rows = table_rows(content["table.md"])[2:]
     assert [row[:2] for row in rows] == [

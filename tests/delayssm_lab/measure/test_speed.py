@@ -21,6 +21,7 @@ from delayssm_lab.measure.training_breakdown import Breakdown, part_of
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.training_step import TrainingStep
 from delayssm_lab.recipes.delayed import preset
+from delayssm_lab.study import Places
 from tests.support.numerics import relative_rms
 from tests.support.studies import make, table_rows
 
@@ -39,7 +40,7 @@ def test_training_speed(tmp_path: Path) -> None:
         shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), breakdown_shapes=((2, 32),),
         s4d=S4D, ds4d=DS4D, matched=MATCHED, limits=Limits(side=16, elements=64),
     )  # fmt: skip
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {
         "table.md", "summary.md", "training.png", "limits.md", "breakdown.md", "points.json", "about.json",
     }  # fmt: skip
@@ -135,7 +136,7 @@ def test_the_textbook_is_the_same_model() -> None:
 
 @pytest.mark.usefixtures("in_process")
 def test_long_sequences(tmp_path: Path) -> None:
-    content = make(LongSequences(lengths=(16, 64), stack=MATCHED), tmp_path / "work", tmp_path / "out")
+    content = make(LongSequences(lengths=(16, 64), stack=MATCHED), tmp_path)
     points = json.loads(content["points.json"])
     _, _, first, second = table_rows(content["table.md"])
     per_token = [entry["values"]["seconds"] / entry["point"]["length"] for entry in points]
@@ -145,11 +146,11 @@ def test_long_sequences(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("in_process")
 def test_model_speed(tmp_path: Path) -> None:
-    study = ModelSpeed(tasks=("sum-variable",), models=("ds4d", "s4d"), scale="mini", steps=1)
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    study = ModelSpeed(tasks=("sum-variable",), models=("ds4d", "s4d"), scale="small", steps=1)
+    content = make(study, tmp_path)
     rows = table_rows(content["table.md"])[2:]
-    s4d = preset("sum-variable", "s4d", "mini").parameters()
-    assert [row[:3] for row in rows] == [["sum-variable", "DS4D", "225,180"], ["sum-variable", "S4D", f"{s4d:,}"]]
+    s4d = preset("sum-variable", "s4d", "small").parameters()
+    assert [row[:3] for row in rows] == [["sum-variable", "DS4D", "57,598"], ["sum-variable", "S4D", f"{s4d:,}"]]
     assert rows[0][6] == "1.00"
 
 
@@ -158,7 +159,7 @@ def test_a_full_size_pass(tmp_path: Path) -> None:
     study = FullSize(benchmarks=("smnist",))
     assert [point.model for point in study.points()] == ["ds4d", "s4d"]
     values = study.measure(Pass("smnist", "ds4d"), tmp_path)
-    assert values["parameters"] == 341_790
+    assert values["parameters"] == 254_238
     assert values["forward"] > 0
     assert values["peak bytes"] > 1e8
     ((name, content),) = study.show({Pass("smnist", "ds4d"): values})
@@ -184,7 +185,7 @@ def test_a_kernel_pass(implementation: str) -> None:
 
 @pytest.mark.usefixtures("in_process")
 def test_import_time(tmp_path: Path) -> None:
-    content = make(ImportTime(rounds=1), tmp_path / "work", tmp_path / "out")
+    content = make(ImportTime(rounds=1), tmp_path)
     (entry,) = json.loads(content["points.json"])
     seconds = f"{entry['values']['seconds']:.2f}"
     assert table_rows(content["table.md"])[2] == [seconds, seconds, "1"]
@@ -192,7 +193,7 @@ def test_import_time(tmp_path: Path) -> None:
 
 def test_generator_speed(tmp_path: Path) -> None:
     """In a process of its own, because it is bound to one core."""
-    content = make(GeneratorSpeed(samples=(("ListOps", 10),)), tmp_path / "work", tmp_path / "out")
+    content = make(GeneratorSpeed(samples=(("ListOps", 10),)), tmp_path)
     (entry,) = json.loads(content["points.json"])
     milliseconds = entry["values"]["seconds per sample"] * 1e3
     assert table_rows(content["table.md"])[2][:3] == ["ListOps", f"{milliseconds:.2f}", "4.8"]
@@ -215,4 +216,4 @@ def test_a_study_for_a_gpu_says_that_there_is_none(tmp_path: Path) -> None:
     assert all(not isinstance(point, Breakdown) and point.device == "cuda" for point in study.points())
     assert "open an issue" in study.request
     with pytest.raises(ValueError, match="no CUDA GPU"):
-        study.run(tmp_path)
+        study.run(Places(tmp_path, tmp_path))

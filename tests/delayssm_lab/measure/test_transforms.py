@@ -51,7 +51,7 @@ def test_functions_take_turns() -> None:
 def test_transform_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transform_speed, "EFFORT", 1)
     study = TransformSpeed(sizes=(64, 512, 2048), limits=LIMITS)
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {"table.md", "limits.md", "points.json", "about.json"}
     _, *values = (entry["values"] for entry in json.loads(content["points.json"]))
     rows = table_rows(content["table.md"])[2:]
@@ -84,7 +84,7 @@ def test_the_measured_transform_is_the_transform(length: int) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_convolution_speed(tmp_path: Path) -> None:
     study = ConvolutionSpeed(shapes=((2, 48, 16), (3, 32, 21)), rounds=2, limits=LIMITS)
-    content = make(study, tmp_path / "work", tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {"table.md", "limits.md", "points.json", "about.json"}
     _, _, values = (entry["values"] for entry in json.loads(content["points.json"]))
     rows = table_rows(content["table.md"])[2:]
@@ -103,7 +103,7 @@ def test_convolution_speed(tmp_path: Path) -> None:
 
 
 def test_convolution_accuracy(tmp_path: Path) -> None:
-    content = make(ConvolutionAccuracy(lengths=(64, 200)), tmp_path / "work", tmp_path / "out")
+    content = make(ConvolutionAccuracy(lengths=(64, 200)), tmp_path)
     assert set(content) == {"table.md", "points.json", "about.json"}
     values = [entry["values"] for entry in json.loads(content["points.json"])]
     head, _, *rows = table_rows(content["table.md"])

@@ -15,7 +15,7 @@ from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes import general as benchmarks
 from delayssm_lab.recipes.delayed import preset
-from delayssm_lab.recipes.general import BENCHMARKS, MINI, ORIGINAL_WIDTHS, PAPER, BenchmarkName, mini, paper
+from delayssm_lab.recipes.general import BENCHMARKS, PAPER, S4D_WIDTHS, SMALL, BenchmarkName, paper, small
 from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC
 from delayssm_lab.tasks.task import Split
@@ -76,18 +76,59 @@ def test_what_s4d_s_recipes_add(name: BenchmarkName) -> None:
     assert run.training.schedule.warmup == warmups.get(name, 0)
 
 
-@pytest.mark.parametrize("scale", [paper, mini], ids=["paper", "mini"])
+#: Parameters of S4D and DS4D at the paper's scale. S4D has 128, 256 or 512 channels.
+COUNTS = {
+    "smnist": (252_938, 254_238),
+    "sc-ar": (256_163, 253_541),
+    "sc-bi": (305_315, 305_303),
+    "bidmc-rr": (598_273, 595_741),
+    "bidmc-hr": (598_273, 595_741),
+    "bidmc-spo2": (598_273, 595_741),
+    "listops": (403_978, 404_250),
+    "text": (1_028_354, 1_025_882),
+    "retrieval": (1_281_538, 1_251_668),
+    "image": (3_564_298, 3_564_268),
+    "pathfinder": (994_562, 1_000_958),
+    "path-x": (994_562, 1_000_958),
+}
+
+
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_parameters_are_matched(name: BenchmarkName, scale: object) -> None:
+def test_parameters_of_the_paper_s_models_to_the_digit(name: BenchmarkName) -> None:
+    s4d, ds4d = paper(name, "s4d"), paper(name, "ds4d")
+    assert s4d.model.d_model == S4D_WIDTHS[name]
+    assert (s4d.parameters(), ds4d.parameters()) == COUNTS[name]
+    assert ds4d.parameters() == pytest.approx(s4d.parameters(), rel=0.025 if name == "retrieval" else 0.0105)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_with_dynamics_per_channel_most_sizes_do_not_match(name: BenchmarkName) -> None:
+    s4d, ds4d = (
+        replace(run, model=run.model.with_layer(n_ssm=None)) for run in (paper(name, "s4d"), paper(name, "ds4d"))
+    )
+    matches = ds4d.parameters() == pytest.approx(s4d.parameters(), rel=0.0105)
+    assert matches == (name in ("image", "pathfinder", "path-x"))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_small_models_have_the_widths_that_match_best(name: BenchmarkName) -> None:
+    s4d, budget = small(name, "s4d"), small(name, "ds4d").parameters()
+    widths = [s4d.model.d_model + change for change in (0, -1, 1)]
+    excess = [abs(replace(s4d, model=s4d.model.with_width(width)).parameters() - budget) for width in widths]
+    assert excess[0] == min(excess)
+
+
+@pytest.mark.parametrize("scale", [paper, small], ids=["paper", "small"])
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_both_models_have_the_same_budget(name: BenchmarkName, scale: object) -> None:
     ds4d, s4d = scale(name, "ds4d"), scale(name, "s4d")  # type: ignore[operator]
-    assert s4d.parameters() == pytest.approx(ds4d.parameters(), rel=0.01)
     assert s4d.task == ds4d.task
-    same = {"dt_lr": None, "dynamics_lr": None}
-    assert replace(s4d.training, **same) == replace(ds4d.training, **same)  # the same budget
-    assert s4d.training.dynamics_lr == s4d.training.dt_lr == min(1e-3, s4d.training.lr)
+    assert replace(s4d.training, dt_lr=None) == replace(ds4d.training, dt_lr=None)
+    assert s4d.training.dt_lr is s4d.training.dynamics_lr is None  # the rules of S4D
+    assert s4d.training.decay_output
 
 
-@pytest.mark.parametrize("scale", [paper, mini], ids=["paper", "mini"])
+@pytest.mark.parametrize("scale", [paper, small], ids=["paper", "small"])
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_models_fit_their_tasks(name: BenchmarkName, scale: object) -> None:
     ds4d, s4d = scale(name, "ds4d"), scale(name, "s4d")  # type: ignore[operator]
@@ -98,22 +139,12 @@ def test_models_fit_their_tasks(name: BenchmarkName, scale: object) -> None:
     assert s4d.model.depth == ds4d.model.depth
 
 
-def test_widths_of_the_original_recipes() -> None:
-    """The paper's sizes match them within 1 % for three benchmarks only."""
-    close = {}
-    for name, width in ORIGINAL_WIDTHS.items():
-        ds4d = paper(name, "ds4d")
-        original = replace(ds4d, model=paper(name, "s4d").model.with_width(width))
-        close[name] = abs(ds4d.parameters() / original.parameters() - 1) < 0.01
-    assert {name for name, is_close in close.items() if is_close} == {"image", "pathfinder", "path-x"}
-
-
 def test_lengths_and_steps_of_full_size_runs() -> None:
     assert {name: PAPER[name].task.max_length for name in BENCHMARKS} == {
         "smnist": 784, "sc-ar": 16000, "sc-bi": 16000, "bidmc-rr": 4000, "bidmc-hr": 4000, "bidmc-spo2": 4000,
         "listops": 2048, "text": 4096, "retrieval": 4000, "image": 1024, "pathfinder": 1024, "path-x": 16384,
     }  # fmt: skip
-    assert set(TABLE) == set(PAPER) == set(MINI) == set(BENCHMARKS)
+    assert set(TABLE) == set(PAPER) == set(SMALL) == set(BENCHMARKS)
 
 
 def _tiny(task: AnyTask = BIDMC("HR", every=40), **settings: object) -> Run:  # noqa: B008
@@ -201,7 +232,7 @@ def test_patience_ends_a_run_early(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("data", "one_thread")
 def test_an_error_small_enough_ends_a_run_early(tmp_path: Path) -> None:
     training.create(tmp_path, _tiny(target=1e9))
-    assert training.train(tmp_path, Silent())["steps"] == 3
+    assert training.train(tmp_path, Silent())["steps"] == 6  # two evaluations, one every three steps
 
 
 def test_epochs_or_steps() -> None:
@@ -209,14 +240,14 @@ def test_epochs_or_steps() -> None:
         Training(batch_size=4)
     with pytest.raises(ValueError, match="exactly one of steps and epochs"):
         Training(batch_size=4, steps=3, epochs=1)
-    run = replace(preset("copy-fixed", "ds4d", "mini"), training=Training(epochs=1, batch_size=4))
+    run = replace(preset("copy-fixed", "ds4d", "small"), training=Training(epochs=1, batch_size=4))
     with pytest.raises(ValueError, match="unlimited samples and no epochs"):
         _ = run.steps
 
 
 def test_every_preset_can_be_written_down(tmp_path: Path) -> None:
     for name in BENCHMARKS:
-        for scale in (paper, mini):
+        for scale in (paper, small):
             run = scale(name, "ds4d")
             training.create(tmp_path / f"{name}-{scale.__name__}", run)
             assert load_run(tmp_path / f"{name}-{scale.__name__}")[0] == run

@@ -1,6 +1,5 @@
 """Studies of the general benchmarks at toy size."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +11,16 @@ from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.published.speech_commands import WORDS
 from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import StateSpaceSpec
-from delayssm_lab.recipes.general import BENCHMARKS, MINI, mini
+from delayssm_lab.recipes.general import SMALL
 from delayssm_lab.report import reported
-from delayssm_lab.studies.branch_fraction import COARSE_GRIDS, LABEL, BranchFraction, with_matched_fraction
-from delayssm_lab.studies.general import TWO_SEEDS, General, mini_runs
+from delayssm_lab.studies.general import General
+from delayssm_lab.studies.general import small_runs as general_runs
 from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.pathfinder_images import PathfinderImages, original_images
+from delayssm_lab.studies.speech import Speech
+from delayssm_lab.studies.speech import small_runs as speech_runs
 from delayssm_lab.studies.trained import Trained
+from delayssm_lab.study import Places
 from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.training import trainer as training
@@ -41,108 +43,88 @@ def _runs() -> tuple[Run, ...]:
     return (Run(task=SequentialMNIST(), model=s4d, training=how), *heart_rate)
 
 
-def _train(study: Trained, work: Path) -> None:
+def _train(study: Trained, places: Places) -> None:
     """Train the runs of a study in this process."""
     for run in study.runs:
-        training.train(create(work / study.root / run.name, run), Silent())
-    study.run(work)  # nothing is left to do
+        training.train(create(places.work / study.shelf.name / run.name, run), Silent())
+    study.run(places)  # nothing is left to train
 
 
-def _table(path: Path) -> list[list[str]]:
-    return table_rows((path / "table.md").read_bytes())
+def _table(places: Places, study: Trained) -> list[list[str]]:
+    return table_rows((places.results / study.name / "table.md").read_bytes())
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Directories of a test."""
+    return Places(tmp_path / "work", tmp_path / "results")
 
 
 @pytest.mark.usefixtures("data")
-def test_general(tmp_path: Path) -> None:
-    study, work, out = General(_runs()), tmp_path / "work", tmp_path / "out"
-    _train(study, work)
-    study.write(work, out)
-    assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "runs.json", "about.json"}
-    records = json.loads((out / "runs.json").read_text())
-    ds4d = [record["summary"] for record in records if record["run"]["model"]["block"]["layer"]["kind"] == "DS4D"]
-    errors = [summary["test_rmse"] for summary in ds4d if "test_rmse" in summary]
-    rows = {label: cells for label, *cells in _table(out)}
-    results = ["S4D, mini run", "DS4D, mini run", "S4D, paper", "DS4D, paper"]
+def test_general(places: Places) -> None:
+    study = General(_runs())
+    _train(study, places)
+    study.write(places)
+    out = places.results / "general"
+    assert {path.name for path in out.iterdir()} == {"table.md", "curves.png", "about.json"}
+    ds4d = [study.shelf.store(places).find(run) for run in study.runs[1:]]
+    errors = [record.summary["test_rmse"] for record in ds4d if record is not None and record.summary is not None]
+    rows = {label: cells for label, *cells in _table(places, study)}
+    results = ["S4D, small run", "DS4D, small run", "S4D, paper", "DS4D, paper"]
     assert rows["task"] == ["chance level", *results, "differs from the paper's run"]
     assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
     assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
     assert rows["BIDMC-HR, RMSE"][1] == rows["sMNIST, %"][2] == "–"
     assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').chance_level():.3f}"
-    assert rows["sMNIST, %"][-1] == MINI["smnist"].differs
+    assert rows["sMNIST, %"][-1] == SMALL["smnist"].differs
     assert rows["sMNIST, %"][3:-1] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
-
-    other = tmp_path / "other"  # a machine without any runs
-    study.adopt(out, other)
-    assert study.progress(other) == (3, 3)
-    study.write(other, tmp_path / "again")
-    for name in ("table.md", "runs.json"):
-        assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
     changed = General(tuple(replace(run, seed=run.seed + 7) for run in _runs()))
-    changed.adopt(out, tmp_path / "third")
-    assert changed.progress(tmp_path / "third") == (0, 3)
+    assert changed.progress(places) == (0, 3)
 
 
 @pytest.mark.usefixtures("data")
-def test_branch_fraction(tmp_path: Path) -> None:
-    """Runs that the study "general" has finished are not run again, not even on another machine."""
-    _, before, _ = _runs()
-    runs = before, with_matched_fraction(before)
-    first, study = General((before,)), BranchFraction(runs)
-    _train(first, tmp_path / "work")
-    first.write(tmp_path / "work", tmp_path / "out" / "general")
-    other, out = tmp_path / "other", tmp_path / "out" / study.name
-    study.adopt(out, other)
-    assert study.progress(other) == (1, 2)
-    training.train(create(other / study.root / runs[1].name, runs[1]), Silent())
-    study.write(other, out)
-    head, _, row = _table(out)
-    errors = [f"{training.read_summary(other / study.root / run.name)['test_rmse']:.3f}" for run in runs]
-    assert dict(zip(head, row, strict=True)) == {  # no column for S4D, which has no run
-        "task": "BIDMC-HR, RMSE",
-        "DS4D": errors[0],
-        LABEL: errors[1],
-        "p of DS4D": "0.1",
-        "H/L": "0.05",  # 4 channels, 80 steps
-    }
-    third = tmp_path / "third"
-    study.adopt(out, third)
-    assert study.progress(third) == (2, 2)
-
-
-def test_where_delays_are_far_apart() -> None:
-    """The study has exactly the mini runs with delays on a grid at least 2/p steps apart, except Path-X."""
-    ratios = {}
-    for name in BENCHMARKS:
-        run = mini(name, "ds4d")
-        layer = run.model.layer
-        if layer.delays == "grid":
-            ratios[name] = layer.branch_fraction * run.task.max_length / layer.d_model
-    assert {name for name, ratio in ratios.items() if ratio >= 2} - {"path-x"} == set(COARSE_GRIDS)
+def test_speech(places: Places) -> None:
+    task = SpeechCommands(pooling="last", every=100)
+    how = Training(steps=1, batch_size=2)
+    runs = [Run(task=task, model=_ds4d(task.max_length), training=how, label=label) for label in ("", "DS4D, other")]
+    study = Speech(tuple(runs))
+    _train(study, places)
+    study.write(places)
+    head, _, *rows = _table(places, study)
+    assert head == ["model", "SC (AR), %"]
+    records = [study.shelf.store(places).find(run) for run in runs]
+    assert rows == [
+        [record.run.model_label, f"{100 * record.summary['test_accuracy']:.2f}"]
+        for record in records
+        if record is not None and record.summary is not None
+    ]
 
 
 def test_what_is_planned() -> None:
-    runs = mini_runs()
-    assert len(runs) == len({run.name for run in runs}) == 2 * (12 + len(TWO_SEEDS))
+    runs = general_runs()
+    assert len(runs) == len({run.name for run in runs}) == 24
     for run in runs:
         assert all(run.task.label in numbers for numbers in reported.GENERAL.values())
+    speech = speech_runs()
+    assert len(speech) == len({run.name for run in speech})
+    shared = {run for run in speech if run in runs}
+    assert {run.name for run in shared} == {run.name for run in runs if run.task.label.startswith("SC")}
 
 
 def test_pathfinder_images(tmp_path: Path) -> None:
     assert original_images().shape == (32, 32, 32)
-    files = dict(PathfinderImages().files(tmp_path))
+    files = dict(PathfinderImages().files(Places(tmp_path, tmp_path)))
     assert set(files) == {"pathfinder.png", "path-x.png"}
     assert all(content.startswith(b"\x89PNG") for content in files.values())
 
 
 @pytest.mark.usefixtures("data")
-def test_listening(tmp_path: Path) -> None:
+def test_listening(places: Places) -> None:
     task = SpeechCommands(pooling="last", every=100)
     how = Training(steps=1, batch_size=2)
     run = Run(task=task, model=_ds4d(task.max_length), training=how)
     word = WORDS[load("speech-commands")["test_y"][0]]
     study = Listening((run,), words=(word,))
-    _train(study, tmp_path)
-    study.write(tmp_path, tmp_path / "out")
-    assert (tmp_path / "out" / f"{word}.png").read_bytes().startswith(b"\x89PNG")
-    (record,) = json.loads((tmp_path / "out" / "runs.json").read_text())
-    assert record["summary"] == training.read_summary(tmp_path / study.root / run.name)
+    _train(study, places)
+    study.write(places)
+    assert (places.results / study.name / f"{word}.png").read_bytes().startswith(b"\x89PNG")

@@ -8,24 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from delayssm import DS4D, Block, DelaySSM, Stack
+import delayssm
+from delayssm import Block, DelaySSM, Stack
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import S4DConfig
 from delayssm.system import kernel
-from delayssm_lab.models.specs import StateSpaceSpec
+from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.report import tables
-from delayssm_lab.report.collect import Cell, Record, Results
+from delayssm_lab.report.collect import group
 from delayssm_lab.studies.catalogue import studies
+from delayssm_lab.studies.contest import SCREENING, SMALL, Contest
 from delayssm_lab.studies.impulse import ImpulseResponses
-from delayssm_lab.studies.mechanism import Mechanism, with_shortest_delays, without_branch
+from delayssm_lab.studies.mechanism import Mechanism, with_empty_branch, with_shortest_delays, without_branch
 from delayssm_lab.studies.phase import Phase
 from delayssm_lab.studies.stability import Stability, radius, share
-from delayssm_lab.studies.synthetic import PaperCopy, Synthetic, comparison, mini_runs
+from delayssm_lab.studies.synthetic import PaperScale, Synthetic, comparison, paper_runs, small_contests
+from delayssm_lab.studies.trained import Shelf, of_this_code
+from delayssm_lab.study import Places
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
-from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
-from tests.support.runs import LSTM, tiny
-from tests.support.studies import make, table_rows
+from tests.support.runs import DS4D, LSTM, create, tiny
+from tests.support.studies import make, make_at, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -33,9 +37,10 @@ S4D = StateSpaceSpec(depth=2, block=BlockConfig(layer=S4DConfig(8, 4)))
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Working directory in which the studies of this file share their runs."""
-    return tmp_path_factory.mktemp("work")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """Directories in which the studies of this file share their runs."""
+    place = tmp_path_factory.mktemp("places")
+    return Places(place / "work", place / "results")
 
 
 def test_tables_hold_any_text() -> None:
@@ -44,18 +49,18 @@ def test_tables_hold_any_text() -> None:
 
 
 def test_names_are_unique_and_nothing_is_done_in_the_beginning(tmp_path: Path) -> None:
-    everything = studies()
+    everything, places = studies(), Places(tmp_path, tmp_path)
     assert len({study.name for study in everything}) == len(everything)
     for study in everything:
-        done, total = study.progress(tmp_path)
+        done, total = study.progress(places)
         assert total > 0
         assert done == (1 if study.name in ("phase", "stability", "pathfinder-images") else 0)
-        assert study.results(tmp_path) == ("none yet", "unknown")
+        assert study.results(places) == ("none yet", "unknown")
 
 
 def test_phase(tmp_path: Path) -> None:
     study = Phase()
-    content = make(study, tmp_path, tmp_path / "out")
+    content = make(study, tmp_path)
     assert set(content) == {"phase.png", "responses.json", "about.json"}
     x, h = np.random.default_rng(0).normal(size=60), np.zeros(60)
     for t in range(60):
@@ -68,7 +73,7 @@ def test_phase(tmp_path: Path) -> None:
 
 
 def test_stability(tmp_path: Path) -> None:
-    content = make(Stability(delays=(1, 3), resolution=6), tmp_path, tmp_path / "out")
+    content = make(Stability(delays=(1, 3), resolution=6), tmp_path)
     assert set(content) == {"stability.png", "table.md", "shares.json", "about.json"}
     shares = json.loads(content["shares.json"])
     assert list(shares["in phase"].values()) == [1.0, 1.0]
@@ -93,99 +98,157 @@ def test_share_counts_what_is_stable() -> None:
     assert share(np.array([[0.5, 0.9], [0.9, 1.2]]), sizes) == pytest.approx(1 / 3)
 
 
-def test_mechanism(work: Path, tmp_path: Path) -> None:
-    run = tiny()
-    content = make(Mechanism(runs=(run,), samples=20), work, tmp_path / "out")
-    assert set(content) == {"table.md", "points.json", "about.json"}
-    (entry,) = json.loads(content["points.json"])
-    model, _ = load_model(work / "mini" / run.name)
+def _contest(model: Spec = DS4D, **settings: object) -> Contest:
+    return Contest(tiny(model, **settings), rates=(1e-3, 1e-2), seeds=(0, 1))
+
+
+def test_mechanism(places: Places) -> None:
+    contest, full = _contest(), tiny(seed=3)
+    content = make_at(Mechanism(contests=(contest,), full_size=(full,), samples=20), places)
+    assert set(content) == {"table.md", "values.json", "about.json"}
+    run = contest.finals(of_this_code(places))[0]
+    model = SMALL.store(places).model(run)
     before, after = (
         torch.cat([m.delays().detach().double() for m in version.modules() if isinstance(m, DelaySSM)])
         for version in (run.initial_model(), model)
     )
-    assert entry["values"]["mean delay at the best"] == pytest.approx(float(after.mean()))
-    assert entry["values"]["mean |change of delay|"] == pytest.approx(float((after - before).abs().mean()))
-    assert entry["values"]["mean |change of mu|"] > 0
-    rows = table_rows(content["table.md"])
-    assert rows[2][:2] == [run.task.label, "DS4D, mini run"]
-    assert rows[2][5] == f"{entry['values']['learned']:.3f}"
-    assert rows[3][:2] == [run.task.label, "DS4D, paper"]
+    values = json.loads(content["values.json"])[f"{run.name}, small run"]
+    assert values["mean delay at the best"] == pytest.approx(float(after.mean()))
+    assert values["mean |change of delay|"] == pytest.approx(float((after - before).abs().mean()))
+    assert values["mean |change of mu|"] > 0
+    rows = table_rows(content["table.md"])[2:]
+    assert [row[:2] for row in rows] == [
+        [run.task.label, f"DS4D, {source}"] for source in ("small run", "full-size run", "paper")
+    ]
+    assert rows[0][5] == f"{values['accuracy']:.3f}"
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("n_ssm", [None, 1])
 @pytest.mark.parametrize("kind", ["explicit", "absorbed"])
-def test_ablations_change_what_they_say_and_nothing_else(kind: str) -> None:
-    stack = Stack([Block(DS4D(3, 4, 20, branch_fraction=0.4, input=kind))])  # type: ignore[arg-type]
+def test_ablations_change_what_they_say_and_nothing_else(kind: str, n_ssm: int | None) -> None:
+    stack = Stack([Block(delayssm.DS4D(3, 4, 20, branch_fraction=0.4, input=kind, n_ssm=n_ssm))])  # type: ignore[arg-type]
     ssm, D = stack.blocks[0].layer.ssm, stack.blocks[0].layer.ssm.D
     system = ssm._system()
     expected = kernel.kernel(system._replace(mu=torch.zeros_like(system.mu)), 50)[0].T
     diagonal = without_branch(stack).blocks[0].layer.ssm
     assert torch.equal(diagonal.D, D)
     assert torch.allclose(diagonal.kernel(50).double(), expected, rtol=1e-5, atol=1e-7)
+    empty = with_empty_branch(stack).blocks[0].layer.ssm.discretize()
+    assert float(empty.mu.abs().max()) < 1e-20
+    torch.testing.assert_close(empty.lam.abs(), system.lam.norm(dim=-1) + system.mu.norm(dim=-1))  # the whole budget
     shortest = with_shortest_delays(stack).blocks[0].layer.ssm
     assert shortest.discretize().k.tolist() == [1, 1, 1]
     assert float(shortest.discretize().alpha.abs().max()) < 1e-12
     assert float(ssm.delays().min()) > 1  # the original is unchanged
 
 
-def test_impulse_responses(work: Path, tmp_path: Path) -> None:
-    runs = tiny(), tiny(S4D)
-    content = make(ImpulseResponses(runs), work, tmp_path / "out")
-    assert set(content) == {"ds4d.png", "s4d.png", "ds4d.json", "s4d.json", "about.json"}
-    (delays,) = json.loads(content["ds4d.json"])["delays in steps"].values()
-    model, _ = load_model(work / "mini" / runs[0].name)
-    first = next(m for m in model.modules() if isinstance(m, DelaySSM))
+def test_impulse_responses(places: Places) -> None:
+    contests = _contest(), _contest(S4D)
+    content = make_at(ImpulseResponses(contests=contests, full_size=(tiny(seed=3),)), places)
+    pictures = "ds4d", "ds4d-full-size", "s4d"
+    assert set(content) == {f"{name}.{kind}" for name in pictures for kind in ("png", "json")} | {"about.json"}
+    ds4d, s4d = (contest.finals(of_this_code(places))[0] for contest in contests)
+    delays = json.loads(content["ds4d.json"])["delays in steps"][ds4d.name]
+    first = next(m for m in SMALL.store(places).model(ds4d).modules() if isinstance(m, DelaySSM))
     assert delays == pytest.approx(sorted(first.delays().tolist()))
-    (peaks,) = json.loads(content["s4d.json"])["peaks in steps"].values()
+    peaks = json.loads(content["s4d.json"])["peaks in steps"][s4d.name]
     assert peaks == sorted(peaks)
-    assert 0 <= peaks[0] <= peaks[-1] < runs[1].task.max_length
+    assert 0 <= peaks[0] <= peaks[-1] < s4d.task.max_length
 
 
-def test_synthetic_has_its_runs_above_the_papers(work: Path, tmp_path: Path) -> None:
-    runs: tuple[Run, ...] = (tiny(), tiny(seed=1), tiny(LSTM), tiny(LSTM, lr=1e-2))
-    content = make(Synthetic(runs=runs), work, tmp_path / "out")
-    assert {"table.md", "curves.png", "delays.png", "runs.json", "index.html"} < set(content)
+def test_synthetic_has_its_runs_above_the_papers(places: Places) -> None:
+    study = Synthetic((_contest(), _contest(LSTM)))
+    content = make_at(study, places)
+    assert set(content) == {
+        "table.md", "rates.md", "curves.png", "delays.png", "index.html", "accuracy.md", "accuracy.json", "about.json",
+    }  # fmt: skip
     cells = {entry["model"]: entry for entry in json.loads(content["accuracy.json"])}
     _, _, *rows = table_rows(content["table.md"])
-    lstm, ds4d = cells["LSTM"], cells["DS4D"]
-    assert rows == [
-        ["LSTM, mini run", f"{lstm['accuracy']:.2f} (1 seed, 2 lr)"],
-        ["LSTM, paper", "0.01 ± 0.00"],
-        ["DS4D, mini run", f"{ds4d['accuracy']:.2f} ± {ds4d['std']:.2f} (2 seeds, 1 lr)"],
-        ["DS4D, paper", "0.95 ± 0.00"],
+    expected = []
+    for model, paper in (("LSTM", "0.01 ± 0.00"), ("DS4D", "0.95 ± 0.00")):
+        cell = cells[model]
+        text = f"{cell['accuracy']:.2f} ± {cell['std']:.2f} (2 seeds, lr {cell['lr']:g})"
+        expected += [[f"{model}, small run", text], [f"{model}, paper", paper]]
+    assert rows == expected
+    assert [row[:2] for row in table_rows(content["rates.md"])[2:]] == [
+        [model, rate] for model in ("LSTM", "DS4D") for rate in ("0.001", "0.01")
     ]
+    # On another machine nothing is trained again, except what was lost.
+    before = study.progress(places)
+    elsewhere = Places(places.work.with_name("elsewhere"), places.results)
+    lost = study.contests[1].finals(of_this_code(places))[1]
+    record = places.results / "runs" / "small" / f"{lost.name}.json"
+    record.unlink()
+    assert study.progress(elsewhere) == (before[0] - 1, before[1])
+    again = make_at(study, elsewhere)
+    assert again["table.md"] == content["table.md"]
+    assert [path.name for path in (elsewhere.work / "small").iterdir()] == [lost.name]
 
 
-def test_models_without_runs_are_left_out(work: Path, tmp_path: Path) -> None:
-    study = Synthetic(runs=(tiny(), tiny(S4D, seed=7)))
-    Synthetic(runs=study.runs[:1]).run(work)
-    study.write(work, tmp_path / "out")  # the second run has not started
-    about = json.loads((tmp_path / "out" / "about.json").read_text())
+def test_models_without_runs_are_left_out(places: Places) -> None:
+    study = PaperScale((tiny(), tiny(S4D, seed=7)))
+    PaperScale(study.runs[:1]).run(places)
+    study.write(places)  # the second run has not started
+    about = json.loads((places.results / study.name / "about.json").read_text())
     assert (about["done"], about["total"]) == (1, 2)
-    rows = dict(table_rows((tmp_path / "out" / "table.md").read_bytes()))
-    assert rows["DS4D, mini run"].endswith("(1 seed, 1 lr)")
+    rows = dict(table_rows((places.results / study.name / "table.md").read_bytes()))
+    assert rows["DS4D, full-size run"].endswith("(1 seed, lr 0.001)")
     assert not any(label.startswith("S4D") for label in rows)
-    assert study.results(tmp_path / "out")[0].endswith(", 1 of 2")
+    assert study.results(places)[0].endswith(", 1 of 2")
 
 
-def test_models_without_runs_on_a_task_have_a_dash() -> None:
+def _record(run: Run, accuracy: float = 0.5) -> Record:
+    return Record(run, {}, "2026-01-01", [{"step": 1, "accuracy": accuracy}], {}, [], [], [])
+
+
+def test_models_without_runs_on_a_task_have_an_empty_cell() -> None:
     task, other = DelayedMemory(Copy(), (6, 6)), DelayedMemory(Copy(), (6, 8))
     runs = [replace(tiny(), task=task), replace(tiny(), task=other), replace(tiny(LSTM), task=task)]
-    records = [Record(Path(), run, {}, [{"step": 1, "accuracy": 0.5}], {}) for run in runs]
-    cells = {(r.run.task.label, r.run.model_label): Cell((r,), (1e-3,)) for r in records}
-    results = Results(records, {task.label: task, other.label: other}, ["LSTM", "DS4D"], cells, [])
-    rows = {label: values for label, *values in table_rows(comparison(results, "mini run").encode())}
-    assert rows["LSTM, mini run"] == ["0.50 (1 seed, 1 lr)", "–"]
+    results = group([_record(run) for run in runs])
+    rows = {label: values for label, *values in table_rows(comparison(results, "small run").encode())}
+    assert rows["LSTM, small run"] == ["0.50 (1 seed, lr 0.001)", ""]
     assert rows["LSTM, paper"] == ["0.01 ± 0.00", "0.01 ± 0.00"]
-    assert rows["DS4D, mini run"] == 2 * ["0.50 (1 seed, 1 lr)"]
+    assert rows["DS4D, small run"] == 2 * ["0.50 (1 seed, lr 0.001)"]
 
 
-def test_the_runs_of_the_synthetic_studies() -> None:
-    runs = mini_runs()
-    assert len(runs) == len({run.name for run in runs}) == 2 * 6 * (3 + 3 + 1 + 1 + 1 + 1)
-    for model, seeds in {"DS4D": 3, "S4D": 3, "LSTM": 1, "Mamba": 1, "GPT-2": 1, "Llama": 1}.items():
-        mine = [run for run in runs if run.label == model]
-        assert len(mine) == 12 * seeds
-        assert len({(run.task.label, run.training.lr) for run in mine}) == 12
-    assert [run.model.d_model for run in PaperCopy().runs] == [133, 75, 143]
-    assert {run.training.steps for run in PaperCopy().runs} == {2000}
+def test_a_contest_takes_the_best_rate_and_looks_again_where_rates_are_level() -> None:
+    contest = Contest(tiny(steps=12), rates=(1e-3, 2e-3, 4e-3))
+    results: dict[tuple[Shelf, Run], float] = {}
+
+    def find(shelf: Shelf, run: Run) -> Record | None:
+        return _record(run, results[shelf, run]) if (shelf, run) in results else None
+
+    screening = [(SCREENING, run) for run in contest.screening()]
+    assert contest.missing(find) == screening
+    assert {(run.training.steps, run.seed) for _, run in screening} == {(3, 0)}
+    results |= dict(zip(screening, (0.1, 0.5, 0.4), strict=True))
+    finals = contest.missing(find)
+    assert [(run.training.lr, run.seed, run.training.steps) for _, run in finals] == [(2e-3, s, 12) for s in (0, 1, 2)]
+    results[screening[2]] = 0.495
+    again = contest.missing(find)
+    assert [(run.training.lr, run.seed, run.training.steps) for _, run in again] == [(2e-3, 0, 12), (4e-3, 0, 12)]
+    results |= {again[0]: 0.6, again[1]: 0.7}
+    assert [(run.training.lr, run.seed) for _, run in contest.missing(find)] == [(4e-3, 1), (4e-3, 2)]
+    results |= dict.fromkeys(contest.missing(find), 0.7)
+    assert contest.missing(find) == []
+    assert {run.training.lr for run in contest.finals(find)} == {4e-3}
+
+
+def test_what_the_synthetic_studies_plan() -> None:
+    contests = small_contests()
+    assert len(contests) == 36
+    assert {contest.rates for contest in contests} == {(2e-4, 1e-3, 4e-3)}
+    assert {contest.seeds for contest in contests} == {(0, 1, 2)}
+    assert len({(contest.run.task, contest.run.model_label) for contest in contests}) == 36
+    names = [run.name for run in paper_runs()]
+    assert len(set(names)) == len(names) == 9
+    assert {run.training.lr for run in paper_runs()} == {1e-3}
+
+
+def test_runs_that_other_code_began_are_refused(places: Places, tmp_path: Path) -> None:
+    run, place = tiny(seed=11), Places(tmp_path / "work", tmp_path / "results")
+    directory = create(place.work / "paper" / run.name, run)
+    (directory / "fingerprint.json").write_text("[1.0, 2.0, 3.0, 4.0]")
+    with pytest.raises(ValueError, match=f"{run.name} was begun by other code than this; delete it"):
+        PaperScale((run,)).run(place)

@@ -233,4 +233,4 @@ def test_models_of_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="task for DS4D and S4D; LSTM is"):
         SequentialMNIST().build(LSTMSpec(d_model=4, depth=1))
     with pytest.raises(ValueError, match="not for mamba"):
-        preset("smnist", "mamba", "mini")
+        preset("smnist", "mamba", "small")

@@ -13,23 +13,35 @@ import torch
 from delayssm import param_groups
 from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
-from delayssm_lab.recipes.delayed import LEARNING_RATES, MODELS, TASKS, grid, mini, paper, preset
+from delayssm_lab.recipes.delayed import (
+    LEARNING_RATES,
+    MODELS,
+    TASKS,
+    ModelName,
+    Scale,
+    grid,
+    models_of,
+    paper,
+    preset,
+    small,
+)
 from delayssm_lab.training import run as runs
-from delayssm_lab.training.run import Run, Training
+from delayssm_lab.training.run import Training
 from delayssm_lab.training.schedules import Constant, Cosine, MultiStep
 from tests.support.runs import DS4D, LSTM, tiny
 
 _TOKENS = {"kind": "Tokens", "vocab_size": 5, "d_model": 8}
 
 
-@pytest.mark.parametrize("scale", ["paper", "mini"])
+@pytest.mark.parametrize("scale", ["paper", "small"])
 def test_every_preset_is_read_as_it_was_written(scale: str, tmp_path: Path) -> None:
+    models = models_of(scale)
     for task in TASKS:
-        for model in MODELS:
+        for model in models:
             run = preset(task, model, scale)
             runs.save(tmp_path / run.name, run, {"torch": "1"})
             assert runs.load(tmp_path / run.name) == (run, {"torch": "1"})
-    assert len(list(tmp_path.iterdir())) == len(TASKS) * len(MODELS)  # names tell them apart
+    assert len(list(tmp_path.iterdir())) == len(TASKS) * len(models)  # names tell them apart
 
 
 @pytest.mark.parametrize("schedule", [Constant(), Cosine(warmup=3, final=0.1), MultiStep(at=(0.3, 0.5), decay=0.5)])
@@ -54,7 +66,7 @@ def test_the_paper_s_settings() -> None:
             for lr in LEARNING_RATES:
                 rates = {group["name"]: group["lr"] for group in param_groups(built, lr)}
                 step_size = {"step_size": 1e-4} if model.startswith("ds4d") else {"step_size": lr}
-                dynamics = {"dynamics": lr, **step_size} if "s4d" in model else {}
+                dynamics = {"dynamics": lr, "output": lr, **step_size} if "s4d" in model else {}
                 assert rates == {"main": lr, "no_decay": lr, **dynamics}
     assert LEARNING_RATES == (2e-4, 1e-3)
     ds4d = paper("copy-fixed", "ds4d").model
@@ -63,25 +75,29 @@ def test_the_paper_s_settings() -> None:
     assert (ds4d.layer.branch_fraction, ds4d.layer.init) == (0.1, "lin")
 
 
-@pytest.mark.parametrize("scale", [paper, mini], ids=["paper", "mini"])
-@pytest.mark.parametrize("model", ["ds4d", "ds4d-narrow"])
-def test_delays_reach_the_length_of_the_sequences(scale: Callable[..., Run], model: str) -> None:
+@pytest.mark.parametrize(("scale", "model"), [("paper", "ds4d"), ("paper", "ds4d-narrow"), ("small", "ds4d")])
+def test_delays_reach_the_length_of_the_sequences(scale: Scale, model: ModelName) -> None:
     for task in TASKS:
-        run = scale(task, model)
+        run = preset(task, model, scale)
         assert isinstance(run.model, StateSpaceSpec)
         assert run.model == run.model.with_delays_up_to(run.task.max_length)
 
 
-def test_mini_has_the_paper_s_tasks_with_narrower_variable_lags() -> None:
+def test_small_tasks_are_a_quarter_of_the_paper_s_with_as_many_lags() -> None:
     for task in TASKS:
-        small, full = mini(task, "ds4d").task, paper(task, "ds4d").task
-        assert replace(small, lags=full.lags) == full
-        assert small.lags[1] == full.lags[1]
-        assert small.lags[0] == full.lags[0] if task.endswith("fixed") else full.lags[0] < small.lags[0] < small.lags[1]
+        little, full = small(task, "ds4d").task, paper(task, "ds4d").task
+        assert little.lags[1] - little.lags[0] == full.lags[1] - full.lags[0]
+        assert (4 * little.lags[1], 4 * little.data_length) == (full.lags[1], full.data_length)
+        assert 4 * len(little.mapping.weights()) == len(full.mapping.weights()) or task.startswith("copy")
+
+
+def test_the_narrow_model_exists_at_the_paper_s_size_only() -> None:
+    with pytest.raises(ValueError, match=r"ds4d-narrow.*choose --scale paper"):
+        preset("copy-fixed", "ds4d-narrow", "small")
 
 
 def test_a_grid_is_every_combination() -> None:
-    runs_ = grid(["copy-fixed", "sum-fixed"], ["ds4d", "lstm"], "mini", (1e-3, 2e-3), (0, 1, 2))
+    runs_ = grid(["copy-fixed", "sum-fixed"], ["ds4d", "lstm"], "small", (1e-3, 2e-3), (0, 1, 2))
     assert len({run.name for run in runs_}) == len(runs_) == 24
     assert {run.training.lr for run in grid(["copy-fixed"], ["s4d"], "paper")} == {1e-3}
 

@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
     directory, recorder = create(tmp_path / "run", tiny()), Recorder()
     summary = training.train(directory, recorder)
     assert {p.name for p in directory.iterdir()} == {
-        ".lock", "config.json", "metrics.jsonl", "summary.json", "best", "last",
+        ".lock", "config.json", "fingerprint.json", "metrics.jsonl", "summary.json", "best", "last",
     }  # fmt: skip
     config = json.loads((directory / "config.json").read_text())
     assert {"torch", "backend", "threads", "revision"} <= config["environment"].keys()
@@ -121,8 +122,10 @@ def test_it_learns(tmp_path: Path) -> None:
     model = StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(16, 8, task.max_length)))
     run = tiny(model, steps=200, batch_size=32, lr=2e-2, evaluate_every=20, target=0.6)
     summary = training.train(create(tmp_path, replace(run, task=task)), Silent())
-    assert summary["final_accuracy"] >= 0.6
     assert summary["steps"] < 200  # stopped at the target
+    reached = [entry["accuracy"] >= 0.6 for entry in training.read_metrics(tmp_path)]
+    assert reached[-2:] == [True, True]
+    assert not any(a and b for a, b in pairwise(reached[:-1]))  # no two in a row before
 
 
 def test_rows_at_once_change_nothing_but_rounding(tmp_path: Path) -> None:
@@ -142,7 +145,7 @@ def test_schedule_groups_and_clipping_reach_the_optimiser(tmp_path: Path) -> Non
     trainer = training.Trainer(run, tmp_path, training.make_accelerator(run), Silent())
     trainer.step()
     rates = {group["name"]: (group["lr"], group["weight_decay"]) for group in trainer.optimiser.param_groups}
-    slow = {"dynamics": (5e-3, 0.0), "step_size": (5e-4, 0.0)}
+    slow = {"output": (5e-3, 0.0), "dynamics": (5e-3, 0.0), "step_size": (5e-4, 0.0)}
     assert rates == {"main": (5e-3, 0.1), "no_decay": (5e-3, 0.0), **slow}
     trainer.step()
     assert trainer.optimiser.param_groups[0]["lr"] == 1e-2
@@ -152,7 +155,7 @@ def test_schedule_groups_and_clipping_reach_the_optimiser(tmp_path: Path) -> Non
 
 def test_mixed_precision_trains_float32_weights(tmp_path: Path) -> None:
     training.train(create(tmp_path, tiny(precision="bf16")), Silent())
-    assert {t.dtype for t in _weights(tmp_path).values()} == {torch.float32}
+    assert {t.dtype for t in _weights(tmp_path).values() if t.is_floating_point()} == {torch.float32}
     exact = create(tmp_path / "exact", tiny())
     training.train(exact, Silent())
     assert not torch.equal(_weights(exact)["head.weight"], _weights(tmp_path)["head.weight"])

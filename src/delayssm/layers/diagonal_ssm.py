@@ -1,4 +1,4 @@
-"""The state-space modules: H independent systems with a skip term, and what they share.
+"""The diagonal state-space module, S4D: H independent systems with a skip term. DS4D builds on it.
 
 Parameter names follow the paper: nu_dt, nu_re, nu_im, r, theta, nu_tau are unconstrained; B, C, D are as written.
 Complex numbers are real pairs in the last axis, and only one of each conjugate pair is stored.
@@ -44,6 +44,8 @@ class DiagonalSSMConfig(Config):
         init: Initial base dynamics, "lin" (S4D-Lin) or "inv" (S4D-Inv).
         dt_min: Smallest initial step size; step sizes start log-uniformly between `dt_min` and `dt_max`.
         dt_max: Largest initial step size.
+        n_ssm: Number of independent sets of dynamics, the base dynamics and B, a divisor of H. Channel h has set
+            h mod n_ssm, so 1 is one set for all channels, as in S4's recipes. None is one for each channel.
         input: "explicit" trains B; "absorbed" sets B = 1 and leaves it to C.
         bidirectional: Whether a second C reads the sequence from its end.
         contour: Numerics of the kernel: "exact" (float64), "float32" (for devices where float64 is slow), or "paper"
@@ -56,6 +58,7 @@ class DiagonalSSMConfig(Config):
     init: initial.Spectrum = "lin"
     dt_min: float = 1e-3
     dt_max: float = 1e-1
+    n_ssm: int | None = None
     input: Literal["explicit", "absorbed"] = "explicit"
     bidirectional: bool = False
     contour: ContourName = "exact"
@@ -69,6 +72,8 @@ class DiagonalSSMConfig(Config):
             raise ValueError(f'init must be "lin" (S4D-Lin) or "inv" (S4D-Inv), not {self.init!r}')
         if not 0 < self.dt_min <= self.dt_max < BOUND:
             raise ValueError(f"step sizes need 0 < dt_min <= dt_max < {BOUND:g}, not {self.dt_min} and {self.dt_max}")
+        if self.n_ssm is not None and (self.n_ssm < 1 or self.d_model % self.n_ssm):
+            raise ValueError(f"n_ssm must divide d_model ({self.d_model}), or be None, not {self.n_ssm}")
         if self.input not in ("explicit", "absorbed"):
             raise ValueError(f'input must be "explicit" or "absorbed", not {self.input!r}')
         if self.contour not in get_args(ContourName):
@@ -90,8 +95,8 @@ class DiagonalSSM(Streaming[State]):
         "nu_re": Rule.DYNAMICS,
         "nu_im": Rule.DYNAMICS,
         "B": Rule.DYNAMICS,
-        "C": Rule.NO_DECAY,
-        "D": Rule.NO_DECAY,
+        "C": Rule.OUTPUT,
+        "D": Rule.OUTPUT,
     }
 
     @constructor(_DiagonalSSMArguments)
@@ -108,6 +113,11 @@ class DiagonalSSM(Streaming[State]):
         """Return the learning rate of step sizes that goes with a main learning rate, as S4's recipes have it."""
         return min(lr, 1e-3)
 
+    @staticmethod
+    def dynamics_rate(lr: float) -> float:
+        """Return the learning rate of the base dynamics and of B, as S4's recipes have it."""
+        return min(lr, 1e-3)
+
     @property
     def config(self) -> DiagonalSSMConfig:
         return self._config
@@ -121,15 +131,16 @@ class DiagonalSSM(Streaming[State]):
         """Draw initial values as section 3.4 of the paper describes."""
         config, H, n = self._config, self.d_model, self._config.d_state // 2
         device, dtype = self.D.device, self.D.dtype
-        nu_re, nu_im = initial.base(H, config.d_state, config.init)
+        nu_re, nu_im = initial.base(len(self.nu_re), config.d_state, config.init)
         with torch.no_grad():
             self.nu_re.copy_(nu_re)
             self.nu_im.copy_(nu_im)
             self.nu_dt.copy_(initial.step_sizes(H, config.dt_min, config.dt_max, device))
             if self.B is not None:
-                self.B.copy_(initial.ones(H, n))
+                self.B.copy_(initial.ones(len(self.B), n))
             self.C.copy_(initial.output(len(self.C), H, n, device, dtype))
             self.D.normal_()
+        self._write_options()
 
     def discretize(self) -> Coefficients:
         """Return the discrete system: lam, mu, b, c complex128 (H, N/2), k int64 (H,), alpha float64 (H,).
@@ -251,12 +262,13 @@ class DiagonalSSM(Streaming[State]):
     def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
         config = self._config
         H, n = config.d_model, config.d_state // 2
+        G = H if config.n_ssm is None else config.n_ssm
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
 
-        self.nu_dt, self.nu_re, self.nu_im = parameter(H), parameter(H, n), parameter(H, n)
-        self.B = parameter(H, n, 2) if config.input == "explicit" else None
+        self.nu_dt, self.nu_re, self.nu_im = parameter(H), parameter(G, n), parameter(G, n)
+        self.B = parameter(G, n, 2) if config.input == "explicit" else None
         self.C = parameter(2 if config.bidirectional else 1, H, n, 2)
         self.D = parameter(H)
 
@@ -317,135 +329,3 @@ class DiagonalSSM(Streaming[State]):
                     f"{moved} delays have moved to another step since this state was made, so its memory no longer "
                     "fits; start again from init_state, or freeze nu_tau to keep states over updates"
                 )
-
-
-@dataclass(frozen=True)
-class DelaySSMConfig(DiagonalSSMConfig):
-    """Configuration of `DelaySSM`.
-
-    Args:
-        max_delay: L_max, at least 3; delays stay between 1 and L_max - 1 steps.
-        branch_fraction: p, the share of each mode's memory that is given to the delayed branch: one number; or a pair
-            (first, last), spread geometrically over the modes; or a tensor of shape (N/2,) or (H, N/2). The main
-            branch forgets within about 1/p steps.
-        phase: omega, where the angle of mu starts: pi emphasises change, 0 reinforces what repeats.
-        delays: Initial delays: "grid" (evenly spaced, in random order), or steps, one number or one per channel.
-    """
-
-    max_delay: int = 1024
-    _: KW_ONLY
-    branch_fraction: initial.Fraction = 0.1
-    phase: float = math.pi
-    delays: initial.Delays = "grid"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_delay < 3:
-            raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {self.max_delay}")
-        if not math.isfinite(self.phase):
-            raise ValueError(f"phase must be a finite angle in radians, not {self.phase}")
-        object.__setattr__(self, "branch_fraction", self._checked_fraction(self.branch_fraction))
-        object.__setattr__(self, "delays", self._checked_delays(self.delays))
-
-    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
-        return DelaySSM(self, device=device, dtype=dtype)  # type: ignore[arg-type]
-
-    def _checked_fraction(self, fraction: Any) -> initial.Fraction:
-        """Return branch fractions as numbers and tuples; those of a tensor as rows."""
-        H, n = self.d_model, self.d_state // 2
-        if isinstance(fraction, tuple | list) and not any(isinstance(p, tuple | list) for p in fraction):
-            if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
-                raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
-            return float(fraction[0]), float(fraction[1])
-        p = torch.as_tensor(fraction, dtype=torch.float64, device="cpu").detach()
-        if p.ndim and p.shape not in ((n,), (1, n), (H, n)):
-            raise ValueError(f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not {tuple(p.shape)}")
-        if not bool(((p >= 0) & (p < 1)).all()):
-            raise ValueError(f"branch_fraction must lie in [0, 1), not {fraction}")
-        return tuple(map(tuple, p.expand(1, n).tolist() if p.ndim == 1 else p.tolist())) if p.ndim else float(p)
-
-    def _checked_delays(self, delays: Any) -> initial.Delays:
-        """Return "grid", or delays in steps as one number or a tuple."""
-        if isinstance(delays, str):
-            if delays != "grid":
-                raise ValueError(f'delays must be "grid", a number of steps, or one number per channel, not {delays!r}')
-            return "grid"
-        steps = torch.as_tensor(delays, dtype=torch.float64, device="cpu").detach()
-        if steps.shape not in ((), (self.d_model,)):
-            raise ValueError(
-                f"delays must be one number or one per channel ({self.d_model}), not shape {tuple(steps.shape)}"
-            )
-        outside = ~((steps >= 1) & (steps <= self.max_delay - 1))
-        if bool(outside.any()):
-            raise ValueError(
-                f"a delay of {float(steps[outside].flatten()[0]):g} steps is outside [1, {self.max_delay - 1}]; raise "
-                f"max_delay (now {self.max_delay}) or move the delay"
-            )
-        return tuple(steps.tolist()) if steps.ndim else float(steps)
-
-
-@dataclass(frozen=True)
-class _DelaySSMArguments(DelaySSMConfig, Factory): ...
-
-
-class DelaySSM(DiagonalSSM):
-    """DS4D: the diagonal system plus one learnable delayed feedback per channel.
-
-    h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha.
-    """
-
-    optimiser_rules: ClassVar[Mapping[str, Rule]] = {
-        **DiagonalSSM.optimiser_rules,
-        "r": Rule.NO_DECAY,
-        "theta": Rule.NO_DECAY,
-        "nu_tau": Rule.NO_DECAY,
-    }
-    _config: DelaySSMConfig
-
-    @constructor(_DelaySSMArguments)
-    def __init__(self, config: DelaySSMConfig, device: Device, dtype: torch.dtype | None) -> None:
-        super().__init__(config, device=device, dtype=dtype)  # type: ignore[arg-type]
-
-    @staticmethod
-    def step_size_rate(lr: float) -> float:
-        """Return the learning rate of step sizes, the paper's 1e-4 whatever the main learning rate is."""
-        return 1e-4
-
-    @property
-    def config(self) -> DelaySSMConfig:
-        return self._config
-
-    @property
-    def max_delay(self) -> int:
-        """L_max: delays stay between 1 and L_max - 1 steps."""
-        return self._config.max_delay
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        config, H, n = self._config, self.d_model, self._config.d_state // 2
-        with torch.no_grad():
-            self.r.copy_(initial.branch(H, n, config.branch_fraction))
-            self.theta.copy_(initial.phases(H, n, config.phase, self.theta.device, self.theta.dtype))
-            self.nu_tau.copy_(initial.delay_locations(H, config.max_delay, config.delays, self.nu_tau.device))
-
-    def delays(self) -> Float[Tensor, " H"]:
-        """Return tau / dt of each channel, in steps."""
-        return parameters.delay(self.nu_tau, self.max_delay)
-
-    def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
-        super()._allocate(device, dtype)
-        self.r, self.theta = (nn.Parameter(torch.empty_like(self.nu_re)) for _ in range(2))
-        self.nu_tau = nn.Parameter(torch.empty_like(self.nu_dt))
-
-    def _coefficients(self) -> PairedCoefficients:
-        return parameters.delayed(
-            self.nu_dt,
-            self.nu_re,
-            self.nu_im,
-            self.r,
-            self.theta,
-            self.nu_tau,
-            self.B,
-            self.C,
-            self.max_delay,
-        )

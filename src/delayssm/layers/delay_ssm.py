@@ -1,0 +1,157 @@
+"""The delay state-space module, DS4D: H diagonal systems, each with one delayed feedback."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from delayssm.config import Device, Factory, constructor
+from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
+from delayssm.layers.optim import Rule
+from delayssm.system import initial, parameters
+from delayssm.system.parameters import PairedCoefficients
+
+
+@dataclass(frozen=True)
+class DelaySSMConfig(DiagonalSSMConfig):
+    """Configuration of `DelaySSM`.
+
+    Args:
+        max_delay: L_max, at least 3; delays stay between 1 and L_max - 1 steps.
+        branch_fraction: p, the share of each mode's memory that is given to the delayed branch: one number; or a pair
+            (first, last), spread geometrically over the modes; or a tensor of shape (N/2,) or (H, N/2). The main
+            branch forgets within about 1/p steps.
+        phase: omega, where the angle of mu starts: pi emphasises change, 0 reinforces what repeats.
+        delays: Initial delays: "grid" (evenly spaced, in random order), or steps, one number or one per channel.
+    """
+
+    max_delay: int = 1024
+    _: KW_ONLY
+    branch_fraction: initial.Fraction = 0.1
+    phase: float = math.pi
+    delays: initial.Delays = "grid"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_delay < 3:
+            raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {self.max_delay}")
+        if not math.isfinite(self.phase):
+            raise ValueError(f"phase must be a finite angle in radians, not {self.phase}")
+        object.__setattr__(self, "branch_fraction", self._checked_fraction(self.branch_fraction))
+        object.__setattr__(self, "delays", self._checked_delays(self.delays))
+
+    def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
+        return DelaySSM(self, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+    def _checked_fraction(self, fraction: Any) -> initial.Fraction:
+        """Return branch fractions as numbers and tuples; those of a tensor as rows."""
+        H, n = self.d_model, self.d_state // 2
+        if isinstance(fraction, tuple | list) and not any(isinstance(p, tuple | list) for p in fraction):
+            if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
+                raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
+            return float(fraction[0]), float(fraction[1])
+        p = torch.as_tensor(fraction, dtype=torch.float64, device="cpu").detach()
+        if p.ndim and p.shape not in ((n,), (1, n), (H, n)):
+            raise ValueError(f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not {tuple(p.shape)}")
+        if not bool(((p >= 0) & (p < 1)).all()):
+            raise ValueError(f"branch_fraction must lie in [0, 1), not {fraction}")
+        return tuple(map(tuple, p.expand(1, n).tolist() if p.ndim == 1 else p.tolist())) if p.ndim else float(p)
+
+    def _checked_delays(self, delays: Any) -> initial.Delays:
+        """Return "grid", or delays in steps as one number or a tuple."""
+        if isinstance(delays, str):
+            if delays != "grid":
+                raise ValueError(f'delays must be "grid", a number of steps, or one number per channel, not {delays!r}')
+            return "grid"
+        steps = torch.as_tensor(delays, dtype=torch.float64, device="cpu").detach()
+        if steps.shape not in ((), (self.d_model,)):
+            raise ValueError(
+                f"delays must be one number or one per channel ({self.d_model}), not shape {tuple(steps.shape)}"
+            )
+        outside = ~((steps >= 1) & (steps <= self.max_delay - 1))
+        if bool(outside.any()):
+            raise ValueError(
+                f"a delay of {float(steps[outside].flatten()[0]):g} steps is outside [1, {self.max_delay - 1}]; raise "
+                f"max_delay (now {self.max_delay}) or move the delay"
+            )
+        return tuple(steps.tolist()) if steps.ndim else float(steps)
+
+
+@dataclass(frozen=True)
+class _DelaySSMArguments(DelaySSMConfig, Factory): ...
+
+
+class DelaySSM(DiagonalSSM):
+    """DS4D: the diagonal system plus one learnable delayed feedback per channel.
+
+    h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha.
+    """
+
+    optimiser_rules: ClassVar[Mapping[str, Rule]] = {
+        **DiagonalSSM.optimiser_rules,
+        "r": Rule.NO_DECAY,
+        "theta": Rule.NO_DECAY,
+        "nu_tau": Rule.NO_DECAY,
+    }
+    _config: DelaySSMConfig
+
+    @constructor(_DelaySSMArguments)
+    def __init__(self, config: DelaySSMConfig, device: Device, dtype: torch.dtype | None) -> None:
+        super().__init__(config, device=device, dtype=dtype)  # type: ignore[arg-type]
+
+    @staticmethod
+    def step_size_rate(lr: float) -> float:
+        """Return the learning rate of step sizes, the paper's 1e-4 whatever the main learning rate is."""
+        return 1e-4
+
+    @staticmethod
+    def dynamics_rate(lr: float) -> float:
+        """Return the learning rate of the base dynamics and of B, which the paper does not reduce."""
+        return lr
+
+    @property
+    def config(self) -> DelaySSMConfig:
+        return self._config
+
+    @property
+    def max_delay(self) -> int:
+        """L_max: delays stay between 1 and L_max - 1 steps."""
+        return self._config.max_delay
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        config, H, n = self._config, self.d_model, self._config.d_state // 2
+        with torch.no_grad():
+            self.r.copy_(initial.branch(H, n, config.branch_fraction))
+            self.theta.copy_(initial.phases(H, n, config.phase, self.theta.device, self.theta.dtype))
+            self.nu_tau.copy_(initial.delay_locations(H, config.max_delay, config.delays, self.nu_tau.device))
+
+    def _options(self) -> dict[str, int]:
+        return {"max_delay": self.max_delay}
+
+    def delays(self) -> Float[Tensor, " H"]:
+        """Return tau / dt of each channel, in steps."""
+        return parameters.delay(self.nu_tau, self.max_delay)
+
+    def _allocate(self, device: Device, dtype: torch.dtype | None) -> None:
+        super()._allocate(device, dtype)
+        H, n = self.d_model, self._config.d_state // 2
+        self.r, self.theta = (nn.Parameter(self.C.new_empty(H, n)) for _ in range(2))
+        self.nu_tau = nn.Parameter(torch.empty_like(self.nu_dt))
+
+    def _coefficients(self) -> PairedCoefficients:
+        return parameters.delayed(
+            self.nu_dt,
+            self.nu_re,
+            self.nu_im,
+            self.r,
+            self.theta,
+            self.nu_tau,
+            self.B,
+            self.C,
+            self.max_delay,
+        )

@@ -1,0 +1,20 @@
+"""Inputs of noise, for what does not depend on the data: time, memory, and whether a model still computes the same."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from delayssm.layers.inputs import Tokens
+from delayssm.models.pooled import PairModel, PooledModel
+
+
+def noise(model: nn.Module, length: int, seed: int = 0) -> list[Tensor]:
+    """Return the arguments of a `PooledModel` or `PairModel` for one sample of a given length."""
+    if isinstance(model, PairModel):
+        return [*noise(model.encoder, length, seed), *noise(model.encoder, length, seed + 1)]
+    assert isinstance(model, PooledModel)
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(model.inputs, Tokens):
+        return [torch.randint(0, model.inputs.num_embeddings, (1, length), generator=generator)]
+    return [torch.randn(1, length, model.inputs.in_features, generator=generator)]

@@ -1,0 +1,61 @@
+"""Fingerprints of the code that trains a run, which tell whether a result is still one of this code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from delayssm.storage import files
+from delayssm_lab.models.noise import noise
+from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.task import Split
+from delayssm_lab.training.run import Run, Training
+
+#: Largest difference between fingerprints of the same code, relative to their first number. Machines and numbers of
+#: threads round differently.
+TOLERANCE = 1e-6
+#: How a model is trained has no influence on it before its training.
+_ANY_TRAINING = Training(steps=1, batch_size=1)
+
+
+def compute(run: Run) -> list[float]:
+    """Return a few numbers that change if the untrained model of a run computes anything else for the same input.
+
+    They are the root mean square of its outputs, and three projections on fixed directions.
+    """
+    return list(_compute(replace(run, training=_ANY_TRAINING)))
+
+
+@cache
+@torch.no_grad()
+def _compute(run: Run) -> tuple[float, ...]:
+    model, task = run.initial_model().eval(), run.task
+    if isinstance(task, DelayedMemory):
+        outputs = model(task.batch(run.seed, Split.VALIDATION, [0]).tokens)
+    else:
+        outputs = model(*noise(model, task.max_length))
+    y = outputs.double().flatten()
+    angle = torch.arange(1, len(y) + 1, dtype=torch.float64)
+    projections = [y @ torch.cos(frequency * angle) / len(y) ** 0.5 for frequency in (1.0, 2.0**0.5, 3.0**0.5)]
+    return float(y.square().mean().sqrt()), *map(float, projections)
+
+
+def agree(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return whether two fingerprints are equal up to rounding."""
+    return len(a) == len(b) and all(abs(x - y) <= TOLERANCE * a[0] for x, y in zip(a, b, strict=True))
+
+
+def write(directory: Path, run: Run) -> None:
+    """Write the fingerprint of a run to its directory."""
+    files.write(directory / "fingerprint.json", json.dumps(compute(run)).encode())
+
+
+def read(directory: Path) -> list[float]:
+    """Return the fingerprint of the code that began a run; empty if there is none."""
+    path = directory / "fingerprint.json"
+    return list(json.loads(path.read_text())) if path.exists() else []
