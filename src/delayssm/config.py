@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 import reprlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,16 @@ class Config:
     Subclasses are frozen dataclasses whose names end in "Config". Their fields hold numbers, strings, booleans, None,
     other configurations, and tuples of these.
     """
+
+    def __post_init__(self) -> None:
+        """Make sure that every field is of its type. Subclasses call this first, and then check the values."""
+        types = _types(type(self))  # type: ignore[arg-type]
+        for field in fields(self):
+            value = _to_python(getattr(self, field.name))
+            if not _is_of_type(value, types[field.name]):
+                expected = inspect.formatannotation(types[field.name])
+                raise TypeError(f"option {field.name} of {_kind(type(self))} must be of type {expected}, not {value!r}")
+            object.__setattr__(self, field.name, value)
 
     @abstractmethod
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
@@ -63,12 +74,10 @@ class Config:
         required = [name for name, field in names.items() if field.default is MISSING and name not in options]
         if required:
             raise ValueError(f"the configuration of {kind} lacks {', '.join(required)}")
-        types = get_type_hints(known)
-        for name, value in options.items():
-            if not _is_of_type(value, types[name]):
-                expected = inspect.formatannotation(types[name])
-                raise ValueError(f"option {name} of {kind} must be of type {expected}, not {value!r}")
-        return known(**options)
+        try:
+            return known(**options)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
 
     def narrow(self, to: type[C]) -> C:
         """Return the fields that a base class declares as a configuration of that class."""
@@ -147,6 +156,11 @@ def _documentation(config_class: type) -> str:
     return "\n".join(sections)
 
 
+@functools.cache
+def _types(config_class: type) -> dict[str, Any]:
+    return get_type_hints(config_class)
+
+
 def _kind(config_class: type[Config]) -> str:
     return config_class.__name__.removesuffix("Config")
 
@@ -169,6 +183,15 @@ def _from_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return Config.from_dict(value)
     return tuple(_from_plain(item) for item in value) if isinstance(value, list) else value
+
+
+def _to_python(value: Any) -> Any:
+    """Return numbers of other libraries as Python's own."""
+    if isinstance(value, tuple | list):
+        return tuple(map(_to_python, value))
+    if isinstance(value, bool | int | float) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def _is_of_type(value: Any, hint: Any) -> bool:

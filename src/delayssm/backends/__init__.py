@@ -201,6 +201,7 @@ def choice(device_type: str) -> str:
     """Return the name of the backend for a kind of device: eager where the one asked for does not run on it."""
     choices = _CHOICES.get(device_type, ["eager"])
     if _asked is not None:
+        _require_known(_asked)
         return _asked if _asked in choices else "eager"
     return _best(device_type)
 
@@ -221,9 +222,14 @@ def _best(device_type: str) -> str:
     return "eager"  # it needs nothing but torch
 
 
-def _load(name: str) -> Backend:
+def _require_known(name: str) -> None:
     if name not in _BACKENDS:
-        raise ValueError(f"no backend is called {name!r}; there are {', '.join(_BACKENDS)}")
+        asked = " (DELAYSSM_BACKEND)" if name == os.environ.get("DELAYSSM_BACKEND") else ""
+        raise ValueError(f"no backend is called {name!r}{asked}; there are {', '.join(_BACKENDS)}")
+
+
+def _load(name: str) -> Backend:
+    _require_known(name)
     try:
         return cast(Backend, importlib.import_module(_BACKENDS[name]))
     except ImportError as error:

@@ -46,8 +46,8 @@ def from_transfer(K: Tensor, skip: Tensor, length: int, size: int, eps: float, r
     """Return the kernel (D, length, H) that has a transfer function (D, H, size//2 + 1, 2) on the half grid."""
     damped: Tensor = torch.fft.irfft(torch.view_as_complex(K), n=size)[..., :length]
     kernel = (damped * _restore(length, size, eps, K.dtype, K.device)).transpose(1, 2)
-    kernel[0, 0] += skip
-    return kernel.to(result, memory_format=torch.contiguous_format)
+    first = F.pad(skip.to(K.dtype)[None, None], (0, 0, 0, length - 1, 0, len(K) - 1))
+    return (kernel + first).to(result, memory_format=torch.contiguous_format)
 
 
 def to_transfer(grad: Tensor, size: int, eps: float) -> Tensor:

@@ -1,12 +1,13 @@
 """Compilation of the inner loops."""
 
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core import sigutils
+from numba.core import event, sigutils
 from numba.core.ccallback import CFunc
 from numpy.typing import NDArray
 
@@ -43,6 +44,26 @@ def callback(function: Any, signature: Any) -> int:
     result.compile()
     address: int = result.address  # type: ignore[assignment]
     return address
+
+
+class _Notice(event.Listener):  # type: ignore[misc]
+    """Says once why the first call takes long."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said and event.data["dispatcher"].py_func.__module__.startswith("delayssm"):
+            _Notice.said = True
+            logging.getLogger("delayssm").warning(
+                "delayssm is compiling its loops for this processor, which takes some seconds. The result is kept on "
+                "disk where possible, so that later calls and processes begin at once."
+            )
+
+    def on_end(self, event: Any) -> None:
+        """Do nothing."""
+
+
+event.register("numba:compile", _Notice())
 
 
 def _watch_all_files(function: Any) -> None:

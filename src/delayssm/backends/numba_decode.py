@@ -90,7 +90,7 @@ class Program:
         slots = max(ssm.values.shape[1] if isinstance(ssm, HistoryTensors) else 0 for ssm in self._ssms)
         work_size = 2 * slots * VECTOR_BYTES // 4
         team = openmp() if batch * channels * channels >= _PARALLEL_WORK else None
-        threads = 1 if team is None else torch.get_num_threads()
+        self._threads = threads = 1 if team is None else torch.get_num_threads()
         self.takes = (batch, channels) if head is None else (batch,)
         self.gives = (batch, channels if head is None else len(head.weight))
 
@@ -130,6 +130,7 @@ class Program:
         """
         model = self._model[0]
         model["input"], model["result"] = x.data_ptr(), out.data_ptr()
+        model["threads"] = min(self._threads, torch.get_num_threads())
         status: int = numba_token.decode(self._at)
         if status == numba_token.FAR:
             before = self._blocks["far"].copy()

@@ -20,7 +20,7 @@ def work_arrays(m: int, parts: int, count: int, dtype: torch.dtype) -> NDArray[A
     size = parts * count * length * dtype.itemsize
     memory: Tensor | None = getattr(_kept, "memory", None)
     if memory is None or memory.nbytes < size:
-        memory = torch.empty(size, dtype=torch.uint8)  # aligned to the lines of the cache
+        memory = torch.empty(size, dtype=torch.uint8, device="cpu")  # aligned to the lines of the cache
         if size <= _KEPT_BYTES:
             _kept.memory = memory
     array: NDArray[Any] = memory[:size].view(dtype).view(parts, count, length).numpy()

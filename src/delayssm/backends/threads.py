@@ -84,5 +84,12 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="delayssm")
 
 
+def _after_fork() -> None:
+    """Go on with one thread in a process that was forked: the others stay behind, and OpenMP would wait for them."""
+    _pool.cache_clear()
+    if _openmp.cache_info().currsize or openmp.cache_info().currsize:
+        torch.set_num_threads(1)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads stay behind
+    os.register_at_fork(after_in_child=_after_fork)

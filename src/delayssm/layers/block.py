@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_sequence
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module, check_positions, check_sequence
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.streaming import Streaming
 from delayssm.system.spans import take, without_padding
@@ -29,6 +29,7 @@ class BlockConfig(Config):
     prenorm: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_norm(self.norm)
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Block":
@@ -50,11 +51,13 @@ class Block(Streaming[State]):
         self, layer: Streaming[State], *, norm: Norm = BlockConfig.norm, prenorm: bool = BlockConfig.prenorm
     ) -> None:
         super().__init__()
+        check_module("layer", layer, Streaming)
         self.d_model = layer.d_model
         self.prenorm = prenorm
         self.layer = layer
-        like = next(layer.parameters(), torch.empty(0))
-        self.norm = make_norm(norm, self.d_model, like.device, like.dtype)
+        like = next(layer.parameters(), None)
+        place = (None, None) if like is None else (like.device, like.dtype)
+        self.norm = make_norm(norm, self.d_model, *place)
         self._write_options()
 
     @property
@@ -66,7 +69,7 @@ class Block(Streaming[State]):
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence, by FFT."""
-        check_sequence(x, self.d_model, self.norm.weight.dtype)
+        check_sequence(x, self.d_model, self._dtype)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
@@ -82,7 +85,7 @@ class Block(Streaming[State]):
     ) -> tuple[Float[Tensor, "B L H"], State]:
         """Return the outputs for a chunk, by recurrence, and the state after it."""
         require_streamable(self.norm)
-        check_sequence(x, self.d_model, self.norm.weight.dtype)
+        check_sequence(x, self.d_model, self._dtype)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
         if self.prenorm:
@@ -90,6 +93,10 @@ class Block(Streaming[State]):
             return x + y, state
         y, state = self.layer.stream(x, state, spans)
         return without_padding(normalise(self.norm, x + y, spans), spans), state
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype  # a norm may have no parameters of its own
 
     def extra_repr(self) -> str:
         return f"prenorm={self.prenorm}"

@@ -1,11 +1,14 @@
 """Checks of what users pass in, with errors that say what to do."""
 
+import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from delayssm.system import plain
 from delayssm.system.spans import Spans
 
 #: Valid tokens of each row, which stand at its beginning; or the valid range of each row; None: no padding.
@@ -14,15 +17,45 @@ Lengths = Int[Tensor, " B"] | Sequence[int] | Spans | None
 Positions = Int[Tensor, "B T"] | None
 
 
+def visible(t: Tensor) -> bool:
+    """Return whether values can be looked at for a check.
+
+    They cannot while a function is compiled or transformed. On other devices the host would have to wait for them.
+    """
+    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not plain.wanted()
+
+
+def check_whole(name: str, value: Any, least: int = 0) -> int:
+    """Return a whole number that an argument must be, as a Python integer."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return number
+
+
+def check_module(name: str, module: Any, kind: type) -> None:
+    """Raise unless an argument is a module of some kind."""
+    if not isinstance(module, kind):
+        raise TypeError(f"{name} must be a module of type {kind.__name__}, not {type(module).__name__}")
+
+
 def check_sequence(x: Tensor, width: int, dtype: torch.dtype, name: str = "d_model") -> None:
-    """Raise unless x is (batch, length, width), in a dtype that a module computing in `dtype` takes without loss."""
+    """Raise unless x is (batch, length, width), and in the dtype of the parameters, or in any under autocast."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"expected a tensor of shape (batch, length, {width}), not {type(x).__name__}")
     if x.ndim != 3:
         raise ValueError(f"expected x of shape (batch, length, {width}), not {tuple(x.shape)}")
     if x.shape[-1] != width:
         raise ValueError(f"x has width {x.shape[-1]}, but this module has {name} = {width}")
-    reduced = x.dtype in (torch.float16, torch.bfloat16) and dtype == torch.float32
-    if x.dtype != dtype and not reduced:
-        raise TypeError(f"x is {x.dtype}, but this module computes in {dtype}; use x.to({dtype}) or module.to(x.dtype)")
+    mixed = x.dtype in (torch.float32, torch.float16, torch.bfloat16) and torch.is_autocast_enabled(x.device.type)
+    if x.dtype != dtype and not mixed:
+        raise TypeError(
+            f"x is {x.dtype}, but the parameters of this module are {dtype}; use x.to({dtype}), module.to(x.dtype), or "
+            "torch.autocast"
+        )
 
 
 def check_step(x: Tensor, width: int) -> None:
@@ -50,21 +83,26 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
             return lengths
         start, stop = lengths.start, lengths.stop
     else:
-        start, stop = None, torch.as_tensor(lengths)
+        start, stop = None, lengths if isinstance(lengths, Tensor) else _tensor(lengths)
     for bound in (stop,) if start is None else (stop, start):
         if bound.shape != x.shape[:1] or bound.dtype.is_floating_point or bound.dtype == torch.bool:
             raise ValueError(
                 f"lengths must be one whole number per row, shape ({len(x)},), "
                 f"not {bound.dtype} of shape {tuple(bound.shape)}"
             )
-    # Looking at values elsewhere would make the host wait for the device.
-    visible = stop.device.type == "cpu" and not torch.compiler.is_compiling()
-    if visible and bool(((stop < 0) | (stop > x.shape[1])).any()):
+    if visible(stop) and bool(((stop < 0) | (stop > x.shape[1])).any()):
         raise ValueError(f"lengths must lie between 0 and {x.shape[1]}, the length of x, not {stop.tolist()}")
-    if visible and start is not None and bool(((start < 0) | (start > stop)).any()):
+    if start is not None and visible(start) and bool(((start < 0) | (start > stop)).any()):
         raise ValueError(f"spans need 0 <= start <= stop, not start {start.tolist()} and stop {stop.tolist()}")
     start = None if start is None else start.to(x.device, torch.int64)
     return Spans(stop.to(x.device, torch.int64), start, shape)
+
+
+def _tensor(lengths: Any) -> Tensor:
+    try:
+        return torch.tensor(lengths, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"lengths must be one whole number per row, not {lengths!r}") from None
 
 
 def check_positions(at: Positions, x: Tensor) -> None:
@@ -76,6 +114,19 @@ def check_positions(at: Positions, x: Tensor) -> None:
             f"positions must be whole numbers (torch.int64), a row for each of the {len(x)} rows of x, "
             f"not {at.dtype} of shape {tuple(at.shape)}"
         )
-    visible = at.device.type == "cpu" and not torch.compiler.is_compiling()
-    if visible and at.numel() and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
+    if visible(at) and at.numel() and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
         raise ValueError(f"positions must lie between 0 and {x.shape[1] - 1}, not {int(at.min())} and {int(at.max())}")
+
+
+def check_finite(x: Tensor) -> None:
+    """Raise if x (batch, length, ...) has values that are not finite, and say where the first of them is.
+
+    A stream keeps what comes before a bad value, but the FFT pass of `forward` spreads one over its whole row and
+    channel. Call this on inputs that may have such values, or on the output of a layer to find out where they arose.
+    """
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        place = [int(i) for i in bad.nonzero()[0]]
+        names = ("row", "position", "channel", *(f"axis {i}" for i in range(3, x.ndim)))
+        where = ", ".join(f"{name} {i}" for name, i in zip(names, place, strict=False))
+        raise ValueError(f"{int(bad.sum())} of {x.numel()} values are not finite; the first of them is in {where}")

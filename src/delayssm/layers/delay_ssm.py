@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -36,49 +37,57 @@ class DelaySSMConfig(DiagonalSSMConfig):
     delays: initial.Delays = "grid"
 
     def __post_init__(self) -> None:
+        fraction = _to_lists(self.branch_fraction)
+        one_row = isinstance(self.branch_fraction, torch.Tensor | np.ndarray) and self.branch_fraction.ndim == 1
+        object.__setattr__(self, "branch_fraction", [fraction] if one_row else fraction)
+        object.__setattr__(self, "delays", _to_lists(self.delays))
         super().__post_init__()
         if self.max_delay < 3:
             raise ValueError(f"max_delay must be at least 3, so that delays have room to move, not {self.max_delay}")
         if not math.isfinite(self.phase):
             raise ValueError(f"phase must be a finite angle in radians, not {self.phase}")
-        object.__setattr__(self, "branch_fraction", self._checked_fraction(self.branch_fraction))
-        object.__setattr__(self, "delays", self._checked_delays(self.delays))
+        self._check_fraction()
+        self._check_delays()
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
         return DelaySSM(self, device=device, dtype=dtype)  # type: ignore[arg-type]
 
-    def _checked_fraction(self, fraction: Any) -> initial.Fraction:
-        """Return branch fractions as numbers and tuples; those of a tensor as rows."""
-        H, n = self.d_model, self.d_state // 2
-        if isinstance(fraction, tuple | list) and not any(isinstance(p, tuple | list) for p in fraction):
+    def _check_fraction(self) -> None:
+        H, n, fraction = self.d_model, self.d_state // 2, cast(Any, self.branch_fraction)
+        if isinstance(fraction, tuple) and not (fraction and isinstance(fraction[0], tuple)):
             if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
                 raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
-            return float(fraction[0]), float(fraction[1])
-        p = torch.as_tensor(fraction, dtype=torch.float64, device="cpu").detach()
-        if p.ndim and p.shape not in ((n,), (1, n), (H, n)):
-            raise ValueError(f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not {tuple(p.shape)}")
-        if not bool(((p >= 0) & (p < 1)).all()):
-            raise ValueError(f"branch_fraction must lie in [0, 1), not {fraction}")
-        return tuple(map(tuple, p.expand(1, n).tolist() if p.ndim == 1 else p.tolist())) if p.ndim else float(p)
+            return
+        rows = fraction if isinstance(fraction, tuple) else ((fraction,) * n,)
+        if len(rows) not in (1, H) or any(len(row) != n for row in rows):
+            lengths = " or ".join(map(str, sorted({len(row) for row in rows})))
+            raise ValueError(
+                f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not ({len(rows)}, {lengths})"
+            )
+        if wrong := [p for row in rows for p in row if not 0 <= p < 1]:
+            raise ValueError(f"branch_fraction must lie in [0, 1), not {wrong[0]}")
 
-    def _checked_delays(self, delays: Any) -> initial.Delays:
-        """Return "grid", or delays in steps as one number or a tuple."""
+    def _check_delays(self) -> None:
+        delays = cast(Any, self.delays)
+        if delays == "grid":
+            return
         if isinstance(delays, str):
-            if delays != "grid":
-                raise ValueError(f'delays must be "grid", a number of steps, or one number per channel, not {delays!r}')
-            return "grid"
-        steps = torch.as_tensor(delays, dtype=torch.float64, device="cpu").detach()
-        if steps.shape not in ((), (self.d_model,)):
+            raise ValueError(f'delays must be "grid", a number of steps, or one number per channel, not {delays!r}')
+        steps = delays if isinstance(delays, tuple) else (delays,) * self.d_model
+        if len(steps) != self.d_model:
+            raise ValueError(f"delays must be one number or one per channel ({self.d_model}), not {len(steps)} numbers")
+        if wrong := [delay for delay in steps if not 1 <= delay <= self.max_delay - 1]:
             raise ValueError(
-                f"delays must be one number or one per channel ({self.d_model}), not shape {tuple(steps.shape)}"
+                f"a delay of {wrong[0]:g} steps is outside [1, {self.max_delay - 1}]; raise max_delay (now "
+                f"{self.max_delay}) or move the delay"
             )
-        outside = ~((steps >= 1) & (steps <= self.max_delay - 1))
-        if bool(outside.any()):
-            raise ValueError(
-                f"a delay of {float(steps[outside].flatten()[0]):g} steps is outside [1, {self.max_delay - 1}]; raise "
-                f"max_delay (now {self.max_delay}) or move the delay"
-            )
-        return tuple(steps.tolist()) if steps.ndim else float(steps)
+
+
+def _to_lists(value: Any) -> Any:
+    """Return tensors and arrays as lists of numbers, and everything else as it is."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True)

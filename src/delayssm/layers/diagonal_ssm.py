@@ -15,10 +15,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device, Factory, constructor
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_positions, check_rows, check_sequence
+from delayssm.layers.checks import (
+    Lengths,
+    Positions,
+    check_lengths,
+    check_positions,
+    check_rows,
+    check_sequence,
+    check_whole,
+    visible,
+)
 from delayssm.layers.derived import Derived
 from delayssm.layers.optim import Rule
-from delayssm.layers.streaming import Streaming
+from delayssm.layers.streaming import Claim, Streaming
 from delayssm.storage import files
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
@@ -64,6 +73,7 @@ class DiagonalSSMConfig(Config):
     contour: ContourName = "exact"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.d_model < 1:
             raise ValueError(f"d_model must be at least 1, not {self.d_model}")
         if self.d_state < 2 or self.d_state % 2:
@@ -151,16 +161,16 @@ class DiagonalSSM(Streaming[State]):
 
     def kernel(self, length: int) -> Tensor:
         """Return the impulse response without D: (H, length), or (2, H, length) if bidirectional."""
-        if length < 1:
-            raise ValueError(f"a kernel has at least one sample, not {length}")
-        K = kernel(self._system(), length, self._config.contour, dtype=self.signal_dtype).transpose(1, 2)
+        K = kernel(
+            self._system(), check_whole("length", length, 1), self._config.contour, dtype=self.signal_dtype
+        ).transpose(1, 2)
         return K if self.bidirectional else K[0]
 
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence, by FFT."""
-        check_sequence(x, self.d_model, self.signal_dtype)
+        check_sequence(x, self.d_model, self.D.dtype)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
@@ -175,7 +185,7 @@ class DiagonalSSM(Streaming[State]):
     ) -> tuple[Float[Tensor, "B L H"], State]:
         """Return the outputs for a chunk, by recurrence, and the state after it."""
         self._require_causal()
-        check_sequence(x, self.d_model, self.signal_dtype)
+        check_sequence(x, self.d_model, self.D.dtype)
         spans = check_lengths(lengths, x)
         check_rows(x, state.batch_size)
         counts = None if spans is None else spans.lengths
@@ -277,7 +287,7 @@ class DiagonalSSM(Streaming[State]):
 
     def _system(self) -> PairedCoefficients:
         """Return the discrete system, differentiable."""
-        if self.D.device.type == "cpu" and not torch.compiler.is_compiling():
+        if visible(self.D):
             for name, value in self.named_parameters():
                 # The sum is a fast test; finite values with an infinite sum are not worth a warning either.
                 if not math.isfinite(value.detach().sum()) and not bool(torch.isfinite(value).all()):
@@ -306,6 +316,8 @@ class DiagonalSSM(Streaming[State]):
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
     def _check_state(self, state: State, x: Tensor, system: PairedCoefficients | None = None) -> None:
+        if isinstance(state.ssm, Claim) and state.ssm.fingerprint() == self._identity.fingerprint():
+            state.ssm = self._identity  # it was pickled, and belongs to a module like this one
         if state.ssm is not self._identity:
             raise ValueError("this state belongs to another module; make one with this module's init_state")
         state.require_unspent()

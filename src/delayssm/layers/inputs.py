@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, check_lengths, check_sequence
+from delayssm.layers.checks import Lengths, check_lengths, check_sequence, visible
 from delayssm.system.spans import without_padding
 
 
@@ -24,6 +24,7 @@ class TokensConfig(Config):
     d_model: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.vocab_size < 1:
             raise ValueError(f"vocab_size must be at least 1, not {self.vocab_size}")
 
@@ -51,6 +52,8 @@ class Tokens(nn.Embedding):
 
     def checked(self, x: Tensor, lengths: Lengths = None) -> Tensor:
         """Return x with zeros in its padding, after making sure that it is made of tokens."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected a tensor of tokens, shape (batch, length), not {type(x).__name__}")
         if x.ndim != 2:
             raise ValueError(f"expected tokens of shape (batch, length), not {tuple(x.shape)}")
         if x.dtype not in (torch.int64, torch.int32):
@@ -58,8 +61,7 @@ class Tokens(nn.Embedding):
         spans = check_lengths(lengths, x)
         if spans is not None:
             x = x.masked_fill(spans.padding(x.shape[1]).squeeze(-1), 0)
-        # Looking at values elsewhere would make the host wait for the device.
-        if x.device.type == "cpu" and x.numel() and not torch.compiler.is_compiling():
+        if visible(x) and x.numel():
             low, high = map(int, x.aminmax())
             if low < 0 or high >= self.num_embeddings:
                 wrong = low if low < 0 else high
@@ -80,6 +82,7 @@ class ValuesConfig(Config):
     d_model: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.features < 1:
             raise ValueError(f"features must be at least 1, not {self.features}")
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
 from delayssm.system.state import State, States
@@ -26,7 +26,7 @@ class StackConfig(Config):
     blocks: tuple[Config, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(self.blocks))
+        super().__post_init__()
         if not self.blocks:
             raise ValueError("a stack needs at least one block")
 
@@ -39,9 +39,14 @@ class Stack(Streaming[States]):
 
     def __init__(self, blocks: Iterable[Streaming[State]]) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        if not self.blocks:
+        if not isinstance(blocks, Iterable):
+            raise TypeError(f"a stack takes a list of blocks, not one {type(blocks).__name__}")
+        blocks = list(blocks)
+        for block in blocks:
+            check_module("each block", block, Streaming)
+        if not blocks:
             raise ValueError("a stack needs at least one block")
+        self.blocks = nn.ModuleList(blocks)
         widths = [block.d_model for block in self._blocks()]
         if len(set(widths)) > 1:
             raise ValueError(f"the blocks of a stack must share one width, not {widths}")

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.config import Config, differences
-from delayssm.layers.checks import Lengths, Positions, check_step
+from delayssm.layers.checks import Lengths, Positions, check_step, check_whole
 from delayssm.storage import files, tensors
-from delayssm.system.state import FORMAT, Streams
+from delayssm.system.state import FORMAT, LONGEST, Streams
 
 S = TypeVar("S", bound=Streams)
 #: The number goes up when parameters of the same names and shapes change their meaning.
@@ -29,11 +29,27 @@ def reset_parameters(model: nn.Module) -> None:
             module._write_options()
 
 
+def _parsed(config: str) -> Any:
+    """Return a configuration as it was written; anything else differs from all of them."""
+    try:
+        return json.loads(config)
+    except json.JSONDecodeError:
+        return config
+
+
 class Identity:
     """A module as its states know it. Every copy of a module has another one."""
 
     def __init__(self, module: "Streaming[Any]") -> None:
         self._module = weakref.ref(module)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Identity":
+        """Return the identity of the module's copy, if that is being copied as well, and otherwise the same."""
+        copied = memo.get(id(self._module()))
+        return copied._identity if isinstance(copied, Streaming) else self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Claim, (self.fingerprint(),)
 
     def fingerprint(self) -> dict[str, str]:
         """Return the configuration of the module, and a digest of its parameters as they are now."""
@@ -43,12 +59,26 @@ class Identity:
         return {"config": json.dumps(module.config.to_dict()), "parameters": files.digest(module.state_dict())}
 
 
+class Claim:
+    """What a pickled state knows of its module. It fits every module of the same configuration and parameters."""
+
+    def __init__(self, fingerprint: dict[str, str]) -> None:
+        self._fingerprint = fingerprint
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return the configuration of the module, and a digest of its parameters as they were."""
+        return self._fingerprint
+
+
 class Streaming(nn.Module, ABC, Generic[S]):
     """A causal map of sequences that can be stopped and continued anywhere.
 
     Where rows are padded, `lengths` gives the number of valid tokens of each row, or `Spans` their range: what is
     outside changes nothing, comes out as zeros, and does not advance the state. Where only some outputs are wanted,
     `at` gives their positions in each row; the others are computed only as far as these need them.
+
+    Forward hooks of a module act in `forward` only, as in all of torch. Streams notice when a parameter is replaced or
+    written to, but not edits of its `.data`, of which torch keeps no account: begin with a new state after those.
     """
 
     d_model: int
@@ -91,11 +121,12 @@ class Streaming(nn.Module, ABC, Generic[S]):
         If no stream will have more than `max_length` tokens, say so: a long delay then costs a fraction of the memory.
         Such a state is for inference only.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
-        if max_length is not None and max_length < 1:
-            raise ValueError(f"max_length must be at least 1, or None for streams without end, not {max_length}")
-        state = self._first_state(batch_size, max_length)
+        batch_size = check_whole("batch_size", batch_size, 1)
+        if max_length is not None and check_whole("max_length", max_length, 1) > LONGEST:
+            raise ValueError(f"max_length can be at most {LONGEST}; None is for streams without end")
+        # Tensors made in inference mode could not be advanced outside of it.
+        with torch.inference_mode(False), torch.no_grad():
+            state = self._first_state(batch_size, max_length)
         state.origin = self._identity
         return state
 
@@ -104,7 +135,9 @@ class Streaming(nn.Module, ABC, Generic[S]):
         path = Path(path)
         saved, about = tensors.read(path, FORMAT)
         mine = self._identity.fingerprint()
-        theirs, ours = json.loads(about["config"]), json.loads(mine["config"])
+        if missing := [name for name in ("config", "parameters", "max_length") if name not in about]:
+            raise tensors.Damaged(f"{path} is damaged: it does not say which {', '.join(missing)} it is for")
+        theirs, ours = _parsed(about["config"]), _parsed(mine["config"])
         if theirs != ours:
             raise ValueError(f"{path} has streams of another model: {differences(theirs, ours)}")
         if about["parameters"] != mine["parameters"]:
@@ -112,11 +145,14 @@ class Streaming(nn.Module, ABC, Generic[S]):
                 f"{path} was saved with other values of the parameters: load the checkpoint that belongs to it first, "
                 "or begin again from init_state"
             )
-        max_length = None if about["max_length"] == "None" else int(about["max_length"])
-        batch_size = next(len(t) for name, t in saved.items() if name.endswith("position"))
-        state = self.init_state(batch_size, max_length)
-        tensors.fill(state.tensors(), saved, path)
-        state.count_tokens()
+        try:
+            max_length = None if about["max_length"] == "None" else int(about["max_length"])
+            one = self.init_state(1, max_length)
+            state = self.init_state(tensors.rows(saved, one.tensors()), max_length)
+            tensors.fill(state.tensors(), saved)
+            state.count_tokens()
+        except ValueError as error:
+            raise tensors.Damaged(f"{path} is damaged: {error}") from error
         return state
 
     def reset_parameters(self) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, check_lengths
+from delayssm.layers.checks import Lengths, check_lengths, check_module, check_whole
 from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
@@ -85,6 +85,7 @@ class PooledModelConfig(Config):
     norm: Norm | None = "layer"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_outputs(self.outputs)
         check_pooling(self.pooling)
         if self.norm is not None:
@@ -97,8 +98,8 @@ class PooledModelConfig(Config):
 
 def check_outputs(outputs: int | None) -> None:
     """Raise unless an answer can have so many numbers."""
-    if outputs is not None and outputs < 1:
-        raise ValueError(f"outputs must be at least 1, or None for no head, not {outputs}")
+    if outputs is not None:
+        check_whole("outputs", outputs, 1)
 
 
 def check_pooling(pooling: Pooling) -> None:
@@ -127,6 +128,9 @@ class PooledModel(Streaming[PooledState]):
         norm: Norm | None = PooledModelConfig.norm,
     ) -> None:
         super().__init__()
+        if not isinstance(inputs, Tokens | Values):
+            raise TypeError(f"inputs must be a module of type Tokens or Values, not {type(inputs).__name__}")
+        check_module("backbone", backbone, Stack)
         check_outputs(outputs)
         check_pooling(pooling)
         width = inputs.config.d_model
@@ -222,6 +226,7 @@ class PairModelConfig(Config):
     outputs: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_outputs(self.outputs)
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> PairModel:
@@ -238,6 +243,7 @@ class PairModel(nn.Module):
 
     def __init__(self, encoder: PooledModel, outputs: int) -> None:
         super().__init__()
+        check_module("encoder", encoder, PooledModel)
         check_outputs(outputs)
         if not isinstance(encoder.head, nn.Identity):
             raise ValueError("the encoder of documents has no head of its own; make it with outputs=None")

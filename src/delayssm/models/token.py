@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,13 +12,13 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module, check_whole
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.inputs import Tokens
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming
 from delayssm.models.sampling import Sampling
-from delayssm.system.spans import without_padding
+from delayssm.system.spans import take, without_padding
 from delayssm.system.state import States
 
 
@@ -47,6 +48,11 @@ class TokenModel(Streaming[States]):
 
     def __init__(self, vocab_size: int, backbone: Stack) -> None:
         super().__init__()
+        check_module("backbone", backbone, Stack)
+        if any(getattr(module, "bidirectional", False) for module in backbone.modules()):
+            raise ValueError(
+                "a bidirectional layer sees the tokens that this model is to predict; use bidirectional=False"
+            )
         like = next(backbone.parameters())
         self.vocab_size = vocab_size
         self.d_model = backbone.d_model
@@ -108,22 +114,52 @@ class TokenModel(Streaming[States]):
             stop: Token or tokens before which generation ends.
         """
         sampling = Sampling(temperature, top_k, top_p)
-        values = prompt if isinstance(prompt, Tensor) else list(prompt)
-        tokens = torch.as_tensor(values, device=self.head.weight.device).unsqueeze(0)
-        if tokens.numel() == 0:
-            raise ValueError("the prompt needs at least one token to begin with")
-        tokens = self.embedding.checked(tokens)
-        if max_new_tokens < 0:
-            raise ValueError(f"max_new_tokens must be at least 0, not {max_new_tokens}")
-        ends = {stop} if isinstance(stop, int) else set(stop)
-        if wrong := sorted(token for token in ends if not 0 <= token < self.vocab_size):
-            raise ValueError(f"stop has {wrong}, but tokens are numbers from 0 to {self.vocab_size - 1}")
-        generator = torch.Generator(tokens.device)
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(seed)
-        return self._generate(tokens, max_new_tokens, sampling, generator, ends)
+        tokens = self._prompt(prompt)
+        count = check_whole("max_new_tokens", max_new_tokens)
+        return self._generate(tokens, count, sampling, _generator(tokens.device, seed), self._ends(stop))
+
+    @torch.no_grad()
+    def generate_batch(
+        self,
+        prompts: Sequence[Sequence[int] | Int[Tensor, " L"]],
+        max_new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        stop: int | Sequence[int] = (),
+    ) -> list[list[int]]:
+        """Return the tokens that follow each of several prompts, of any lengths, which are decoded side by side.
+
+        Row i is what `generate` yields for prompts[i] and seed + i; the arguments are explained there.
+        """
+        sampling, ends = Sampling(temperature, top_k, top_p), self._ends(stop)
+        rows = [self._prompt(prompt)[0] for prompt in prompts]
+        count = check_whole("max_new_tokens", max_new_tokens)
+        found: list[list[int]] = [[] for _ in rows]
+        if not rows or count == 0:
+            return found
+        generators = [_generator(rows[0].device, None if seed is None else seed + i) for i in range(len(rows))]
+        lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
+        state = self.init_state(len(rows), max_length=int(lengths.max()) + count - 1)
+        tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        y, state = self.backbone.stream(self.embedding(tokens, lengths), state, lengths)
+        logits = self._logits(take(y, lengths.unsqueeze(1) - 1)[:, 0])
+        following, live = self.decoder(state), set(range(len(rows)))
+        for i in range(count):
+            chosen = [0] * len(rows)
+            for row in sorted(live):
+                chosen[row] = sampling.draw(logits[row], generators[row])
+                if chosen[row] in ends:
+                    live.remove(row)
+                else:
+                    found[row].append(chosen[row])
+            if not live:
+                break
+            if i + 1 < count:  # rows that have ended go on as well; nobody reads what they say
+                logits = following(torch.tensor(chosen, device=tokens.device))
+        return found
 
     @torch.no_grad()
     def _generate(
@@ -143,6 +179,30 @@ class TokenModel(Streaming[States]):
             if i + 1 < count:
                 logits = following(torch.tensor([token], device=tokens.device))
 
+    def _prompt(self, prompt: Any) -> Int[Tensor, "1 L"]:
+        """Return a prompt as a batch of one row, after making sure that it is made of tokens."""
+        if isinstance(prompt, str):
+            raise TypeError("a prompt is a sequence of tokens; turn the text into numbers first, as in text.encode()")
+        try:
+            tokens = torch.as_tensor(prompt if isinstance(prompt, Tensor) else list(prompt), device=self._device)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"a prompt is a sequence of tokens, which are whole numbers, not {prompt!r}") from None
+        if tokens.numel() == 0:
+            raise ValueError("the prompt needs at least one token to begin with")
+        return self.embedding.checked(tokens.unsqueeze(0))
+
+    def _ends(self, stop: Any) -> set[int]:
+        """Return the tokens that end a text, after making sure that they are tokens."""
+        several = isinstance(stop, Iterable) and not isinstance(stop, str)
+        ends = {check_whole("a token of stop", token) for token in (stop if several else [stop])}
+        if wrong := sorted(token for token in ends if token >= self.vocab_size):
+            raise ValueError(f"stop has {wrong}, but tokens are numbers from 0 to {self.vocab_size - 1}")
+        return ends
+
+    @property
+    def _device(self) -> torch.device:
+        return self.embedding.weight.device
+
     def extra_repr(self) -> str:
         return f"{self.vocab_size}"
 
@@ -152,3 +212,13 @@ class TokenModel(Streaming[States]):
     def _logits(self, y: Tensor) -> Tensor:
         logits: Tensor = self.head(self.norm(y))
         return logits
+
+
+def _generator(device: torch.device, seed: int | None) -> torch.Generator:
+    """Return a source of random numbers; without a seed, one that nobody has foreseen."""
+    generator = torch.Generator(device)
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(check_whole("seed", seed))
+    return generator

@@ -39,11 +39,18 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, about
 
 
-def fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], path: Path) -> None:
+def rows(saved: dict[str, Tensor], one: dict[str, Tensor]) -> int:
+    """Return the number of rows that all tensors of a file have, if they are like those for one row."""
+    expected = {name: (t.shape[1:], t.dtype) for name, t in one.items()}
+    present = {name: (t.shape[1:], t.dtype) for name, t in saved.items()}
+    counts = {len(t) for t in saved.values() if t.ndim}
+    if present != expected or len(counts) != 1:
+        raise ValueError("it does not have the tensors that a state of this model has")
+    return counts.pop()
+
+
+def fill(tensors: dict[str, Tensor], saved: dict[str, Tensor]) -> None:
     """Copy what was read into tensors of the same names and shapes."""
-    expected, present = ({name: (t.shape, t.dtype) for name, t in some.items()} for some in (tensors, saved))
-    if present != expected:
-        raise ValueError(f"{path} does not have the tensors that this model's state has")
     with torch.no_grad():
         for name, t in tensors.items():
             t.copy_(saved[name])

@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.system import plain
 
 
 def convolve(x: Float[Tensor, "B L H"], kernel: Float[Tensor, "D L H"]) -> Float[Tensor, "B L H"]:
     """Return y_t = sum over s <= t of K_0[t - s] x_s; with a second kernel, + sum over s > t of K_1[s - t - 1] x_s."""
-    result: Tensor = _convolve(x, kernel)
+    result: Tensor = (plain.convolve if plain.wanted() else _convolve)(x, kernel)
     return result
 
 
@@ -41,7 +42,9 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    if plain.in_a_graph():
+        return plain.backward(plain.convolve, ctx.saved_tensors, grad)
     g_x, g_kernel = _convolve_backward(grad, *ctx.saved_tensors)
     return g_x, g_kernel
 

@@ -18,8 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.backends import eager
 from delayssm.backends.lengths import fast_length
-from delayssm.system import pairs
+from delayssm.system import pairs, plain
 from delayssm.system.parameters import PairedCoefficients
 
 ContourName = Literal["exact", "float32", "paper"]
@@ -81,10 +82,19 @@ def kernel(
     skip = torch.zeros_like(system.alpha) if skip is None else skip.double()
     chosen = CONTOURS[contour]
     size = chosen.grid(length)
-    K: Tensor = _kernel(
-        system.lam, system.mu, w, k, system.alpha, skip, length, size, chosen.eps, chosen.dtype, dtype
-    )  # fmt: skip
+    numbers = length, size, chosen.eps, chosen.dtype, dtype
+    operator = _formula if plain.wanted() else _kernel
+    K: Tensor = operator(system.lam, system.mu, w, k, system.alpha, skip, *numbers)
     return K
+
+
+def _formula(
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
+    dtype: torch.dtype, result: torch.dtype,
+) -> Tensor:  # fmt: skip
+    return eager.kernel(
+        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, size=size, eps=eps, dtype=dtype, result=result
+    )
 
 
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
@@ -126,12 +136,19 @@ def _(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *system, _, _, ctx.size, ctx.eps, ctx.dtype, _ = inputs
-    ctx.save_for_backward(*system)
+    *tensors, _, _, _, _, _ = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.numbers = inputs[len(tensors) :]
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    lam, mu, w, alpha = _kernel_backward(grad, *ctx.saved_tensors, ctx.size, ctx.eps, ctx.dtype)
+    if plain.in_a_graph():
+        tensors = ctx.saved_tensors
+        gradients = plain.backward(lambda *tensors: _formula(*tensors, *ctx.numbers), tensors, grad)
+        return *gradients, None, None, None, None, None
+    *system, _ = ctx.saved_tensors
+    _, size, eps, dtype, _ = ctx.numbers
+    lam, mu, w, alpha = _kernel_backward(grad, *system, size, eps, dtype)
     return lam, mu, w, None, alpha, grad[0, 0].double(), None, None, None, None, None
 
 

@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.backends import eager
+from delayssm.system import plain
 
 
 def mix(
@@ -20,8 +22,12 @@ def mix(
     mask: Float[Tensor, "B 1 H"] | None,
 ) -> Float[Tensor, "B L H"]:
     """Return a sigmoid(b) for the halves a, b of weight (mask * gelu(y)) + bias."""
-    result: Tensor = _mix(y, weight, bias, mask)[0]
+    result: Tensor = _formula(y, weight, bias, mask) if plain.wanted() else _mix(y, weight, bias, mask)[0]
     return result
+
+
+def _formula(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    return eager.mix(y, weight, bias, mask)[0]
 
 
 @torch.library.custom_op("delayssm::mix", mutates_args=())
@@ -57,7 +63,10 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output
 def _backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:  # nothing depends on the result
         return None, None, None, None
-    y, weight, bias = _mix_backward(grad, *ctx.saved_tensors)
+    *inputs, z = ctx.saved_tensors
+    if plain.in_a_graph():
+        return plain.backward(_formula, inputs, grad)
+    y, weight, bias = _mix_backward(grad, *inputs, z)
     return y, weight, bias, None
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delayssm import backends
+from delayssm.system import plain
 from delayssm.system.memory import Rings
 from delayssm.system.parameters import PairedCoefficients
 
@@ -29,6 +30,7 @@ def scan(
 
     Where no gradient is involved, the given memory is advanced in place and returned.
     """
+    plain.refuse("a stream", "use forward, on whole sequences")
     coefficients = system._replace(c=system.c[0])
     inputs = (*coefficients, x, lengths, position, rings.h, rings.feedback)
     in_a_graph = rings.h.requires_grad or rings.feedback.requires_grad
@@ -102,6 +104,8 @@ def _save(ctx: Any, inputs: tuple[Tensor, ...], output: object) -> None:
 
 
 def _backward(ctx: Any, g_y: Tensor, g_h: Tensor, g_feedback: Tensor) -> tuple[Tensor | None, ...]:
+    if plain.in_a_graph():
+        raise RuntimeError("a stream cannot be differentiated twice; use forward, on whole sequences")
     lam, mu, b, c, alpha, x, h, feedback = _scan_backward(g_y, g_h, g_feedback, *ctx.saved_tensors)
     return lam, mu, b, c, None, alpha, x, None, None, h, feedback
 

@@ -18,6 +18,8 @@ from delayssm.system.memory import Memory
 Rows = Sequence[int] | Tensor
 #: Format of files with saved streams. The number goes up when their content changes its meaning.
 FORMAT = "delayssm state 3"
+#: Largest number of tokens of a stream, with room for every sum of two positions in 64 bits.
+LONGEST = 1 << 61
 
 
 class Identity(Protocol):
@@ -90,6 +92,9 @@ class Streams(ABC):
     def describe(self) -> str:
         """Return a description: which memory the streams have, and what it costs."""
 
+    def _positions(self) -> list[Tensor]:
+        return [t for name, t in self.tensors().items() if name.split(".")[-1] == "position"]
+
     @property
     def batch_size(self) -> int:
         """Number of streams."""
@@ -136,7 +141,12 @@ class Streams(ABC):
 
     def count_tokens(self) -> None:
         """Find out how long the streams are, after something other than a chunk has changed that."""
-        longest = int(self.position.max())
+        ages = [(int(position.min()), int(position.max())) for position in self._positions()]
+        if len(set(ages)) > 1:
+            raise ValueError("the parts of this state have seen different numbers of tokens")
+        (shortest, longest), bound = ages[0], LONGEST if self.max_length is None else self.max_length
+        if shortest < 0 or longest > bound:
+            raise ValueError(f"a stream has seen {shortest if shortest < 0 else longest} tokens, not 0 to {bound}")
         for usage in self.usages():
             usage.longest = longest
 
@@ -149,7 +159,7 @@ class Streams(ABC):
         tensor_file.write(Path(path), FORMAT, self.tensors(), about)
 
     def _index(self, rows: Rows) -> Tensor:
-        index = torch.as_tensor(rows)
+        index = rows if isinstance(rows, Tensor) else torch.tensor(rows, device="cpu")
         whole = index.numel() == 0 or not (index.dtype.is_floating_point or index.dtype == torch.bool)
         if index.ndim != 1 or not whole or bool(((index < 0) | (index >= self.batch_size)).any()):
             raise ValueError(f"rows must be a list of numbers from 0 to {self.batch_size - 1}, not {rows}")
@@ -188,7 +198,8 @@ class State(Streams):
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
         usage = Usage(self.usage.longest)
-        return State(self.memory.map(function), function(self.position), self.ssm, self.origin, usage)
+        with torch.inference_mode(False):  # tensors made in inference mode could not be advanced outside of it
+            return State(self.memory.map(function), function(self.position), self.ssm, self.origin, usage)
 
     def detach(self) -> State:
         return dataclasses.replace(self.map(Tensor.detach), usage=self.usage, advances=self.advances)
