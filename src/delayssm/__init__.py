@@ -4,6 +4,7 @@ from delayssm.allocator import keep_freed_memory
 from delayssm.backends import backend
 from delayssm.config import Config
 from delayssm.layers.block import Block
+from delayssm.layers.checks import check_finite
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm.layers.inputs import Tokens, Values
@@ -33,6 +34,7 @@ __all__ = [
     "Tokens",
     "Values",
     "backend",
+    "check_finite",
     "keep_freed_memory",
     "match_width",
     "param_groups",

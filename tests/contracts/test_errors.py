@@ -2,11 +2,27 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, Spans, Stack, backend
+from delayssm import (
+    DS4D,
+    S4D,
+    Block,
+    DelaySSM,
+    DiagonalSSM,
+    PairModel,
+    PooledModel,
+    Spans,
+    Stack,
+    TokenModel,
+    backend,
+    check_finite,
+)
 from tests.contracts.modules import Build
+from tests.support.numerics import relative_rms
 
 H = 4
 
@@ -24,13 +40,13 @@ H = 4
         ),
         (lambda: DelaySSM(H, 8, 100, delays=[1.0, 2.0, 3.0, 99.5]), r"99.5 steps is outside \[1, 99\]"),
         (lambda: DelaySSM(H, 8, delays=float("nan")), "nan steps is outside"),
-        (lambda: DelaySSM(H, 8, delays=[1.0, 2.0]), r"one per channel \(4\), not shape \(2,\)"),
+        (lambda: DelaySSM(H, 8, delays=[1.0, 2.0]), r"one per channel \(4\), not 2 numbers"),
         (lambda: DelaySSM(H, 8, delays="random"), "delays must be .* not 'random'"),
         (lambda: DelaySSM(H, 8, init="legs"), "init must be .* not 'legs'"),
         (lambda: DelaySSM(H, 8, input="none"), "input must be .* not 'none'"),
         (lambda: DelaySSM(H, 8, branch_fraction=1.0), r"branch_fraction must lie in \[0, 1\), not 1.0"),
         (lambda: DelaySSM(H, 8, branch_fraction=(0.0, 0.5)), "two values inside"),
-        (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"shape \(4,\) or \(4, 4\), not \(3,\)"),
+        (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"shape \(4,\) or \(4, 4\), not \(1, 3\)"),
         (lambda: DelaySSM(H, 8, phase=float("inf")), "phase must be a finite angle"),
         (lambda: DelaySSM(H, 8, dt_min=0.1, dt_max=0.01), "dt_min <= dt_max"),
         (lambda: DelaySSM(H, 8, dt_min=0.0), "0 < dt_min"),
@@ -39,14 +55,49 @@ H = 4
         (lambda: Block(S4D(H), norm="rms"), "norm must be .* not 'rms'"),
         (lambda: Stack([]), "at least one block"),
         (lambda: Stack([Block(S4D(2)), Block(S4D(3))]), r"one width, not \[2, 3\]"),
-        (lambda: DelaySSM(H).kernel(0), "at least one sample, not 0"),
-        (lambda: DelaySSM(H).init_state(0), "batch_size must be at least 1, not 0"),
+        (lambda: DelaySSM(H).kernel(0), "length must be a whole number of at least 1, not 0"),
+        (lambda: DelaySSM(H).init_state(0), "batch_size must be a whole number of at least 1, not 0"),
+        (lambda: DelaySSM(H).init_state(1.5), "batch_size must be a whole number of at least 1, not 1.5"),
+        (lambda: DelaySSM(H).init_state(1, "long"), "max_length must be a whole number of at least 1, not 'long'"),
+        (lambda: DelaySSM(H).init_state(1, 2**63), "max_length can be at most"),
+        (
+            lambda: TokenModel(9, Stack([Block(DS4D(H, bidirectional=True))])),
+            "sees the tokens that this model is to predict; use bidirectional=False",
+        ),
         (lambda: backend("cuda"), "no backend is called 'cuda'; there are numba, triton, eager"),
     ],
 )
 def test_values(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: DelaySSM(H, 8, float("nan")), "option max_delay of DelaySSM must be of type int, not nan"),
+        (lambda: DelaySSM(H, 8, 10.5), "option max_delay of DelaySSM must be of type int, not 10.5"),
+        (lambda: DelaySSM(True), "option d_model of DelaySSM must be of type int, not True"),
+        (lambda: DS4D("wide"), "option d_model of DS4D must be of type int, not 'wide'"),
+        (lambda: DS4D(H, dropout=None), "option dropout of DS4D must be of type float, not None"),
+        (lambda: DelaySSM(H, 8, delays=[[1.0, 2.0]]), "option delays of DelaySSM must be of type"),
+        (lambda: DelaySSM(H, 8, branch_fraction="half"), "option branch_fraction of DelaySSM must be of type"),
+        (lambda: Stack(Block(DS4D(H))), "takes a list of blocks, not one Block"),
+        (lambda: Stack([nn.Linear(H, H)]), "each block must be a module of type Streaming, not Linear"),
+        (lambda: Block(nn.Linear(H, H)), "layer must be a module of type Streaming, not Linear"),
+        (lambda: TokenModel(9, [Block(DS4D(H))]), "backbone must be a module of type Stack, not list"),
+        (lambda: PooledModel(nn.Linear(H, H), Stack([Block(DS4D(H))]), 2), "inputs must be .* not Linear"),
+        (lambda: PairModel(Stack([Block(DS4D(H))]), 2), "encoder must be a module of type PooledModel, not Stack"),
+        (lambda: DelaySSM(H)([[[0.0] * H]]), "expected a tensor of shape"),
+    ],
+)
+def test_types(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        build()
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    assert DelaySSM(np.int64(H), np.int32(8), delays=np.full(H, 5.0)).config == DelaySSM(H, 8, delays=[5.0] * H).config
 
 
 @pytest.mark.parametrize("cls", [DS4D, S4D])
@@ -73,8 +124,9 @@ def test_inputs(build: Build) -> None:
     for wrong, kind, message in (
         (x[0], ValueError, r"\(batch, length, 4\), not \(5, 4\)"),
         (x[..., :3], ValueError, "width 3, but this module has d_model = 4"),
-        (x.double(), TypeError, "float64, but this module computes in torch.float32"),
-        (x.long(), TypeError, "int64, but this module"),
+        (x.double(), TypeError, "float64, but the parameters of this module are torch.float32"),
+        (x.long(), TypeError, "int64, but the parameters"),
+        (x.half(), TypeError, r"float16, but the parameters .* or torch\.autocast"),
     ):
         for call in (lambda w=wrong: module(w), lambda w=wrong: module.stream(w, module.init_state(2))):
             with pytest.raises(kind, match=message):
@@ -122,6 +174,20 @@ def test_non_finite_parameters(name: str) -> None:
     for call in (lambda: ssm(torch.randn(1, 5, H)), lambda: ssm.kernel(5), lambda: ssm.init_state(1)):
         with pytest.raises(ValueError, match=rf"DelaySSM.{name} has 1 non-finite values of .* lower the learning rate"):
             call()
+
+
+def test_finding_non_finite_values() -> None:
+    x = torch.zeros(2, 5, H)
+    check_finite(x)
+    x[1, 3, 2], x[1, 4, 0] = float("inf"), float("nan")
+    with pytest.raises(ValueError, match=r"2 of 40 values are not finite; .* row 1, position 3, channel 2"):
+        check_finite(x)
+
+
+def test_a_norm_without_parameters() -> None:
+    block, x = Block(DS4D(H, 8, 30)), torch.randn(2, 5, H)
+    block.norm = nn.LayerNorm(H, elementwise_affine=False)
+    assert relative_rms(block.stream(x, block.init_state(2))[0], block(x)) <= 1e-6
 
 
 def test_streaming_while_training() -> None:

@@ -2,11 +2,13 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from delayssm import DelaySSM, DiagonalSSM
+from delayssm.system.state import States
 from tests.contracts.modules import MODULES, H, make
 from tests.support.numerics import relative_rms
 
@@ -158,3 +160,45 @@ def test_a_copy_is_another_module() -> None:
     with pytest.raises(ValueError, match="another module"):
         copy.deepcopy(ssm).stream(x, state)
     ssm.stream(x, state)
+
+
+@torch.no_grad()
+def test_a_state_crosses_inference_mode() -> None:
+    ssm = DelaySSM(H, 8, 30)
+    x = torch.randn(1, 20, H)
+    for max_length in (None, 20):
+        with torch.inference_mode():
+            y, state = ssm.stream(x[:, :5], ssm.init_state(1, max_length))
+            state = state.clone()
+        outputs = [y]
+        y, state = ssm.stream(x[:, 5:12], state)
+        outputs.append(y)
+        with torch.inference_mode():
+            y, state = ssm.stream(x[:, 12:], state)
+        assert relative_rms(torch.cat([*outputs, y], 1), ssm(x)) <= 1e-6
+
+
+@pytest.mark.parametrize("max_length", [None, 40])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+@torch.no_grad()
+def test_states_can_be_copied(copied: Callable[[States], States], max_length: int | None) -> None:
+    stack = make(MODULES["Stack"])
+    x = torch.randn(2, 40, H)
+    _, state = stack.stream(x[:, :25], stack.init_state(2, max_length))
+    branch = copied(state)
+    y, state = stack.stream(x[:, 25:], state)
+    assert torch.equal(stack.stream(x[:, 25:], branch)[0], y)
+    stack.init_state(2, max_length).put([0, 1], copied(stack.init_state(2, max_length)))
+    pair = copied((stack, stack.init_state(2, max_length)))
+    assert torch.equal(pair[0].stream(x, pair[1])[0], stack.stream(x, stack.init_state(2, max_length))[0])
+
+
+@torch.no_grad()
+def test_a_pickled_state_belongs_to_its_parameters() -> None:
+    stack = make(MODULES["Stack"])
+    content = pickle.dumps(stack.init_state(1))
+    other = make(MODULES["Stack"])
+    other.blocks[0].layer.ssm.C.add_(1)
+    with pytest.raises(ValueError, match="belongs to another module"):
+        other.stream(torch.randn(1, 3, H), pickle.loads(content))
+    make(MODULES["Stack"]).stream(torch.randn(1, 3, H), pickle.loads(content))

@@ -10,7 +10,8 @@ from delayssm.system import reference
 
 def relative_rms(result: Tensor | np.ndarray, truth: Tensor | np.ndarray) -> float:
     """Return the RMS of the error over the RMS of the truth."""
-    result, truth = (torch.as_tensor(t).detach().double() for t in (result, truth))
+    tensors = (t if isinstance(t, Tensor) else torch.from_numpy(t) for t in (result, truth))
+    result, truth = (t.detach().double() for t in tensors)
     return float((result - truth).square().mean().sqrt() / truth.square().mean().sqrt())
 
 

@@ -58,6 +58,15 @@ def check_sequence(x: Tensor, width: int, dtype: torch.dtype, name: str = "d_mod
         )
 
 
+def check_streams() -> None:
+    """Raise where states would have to be transformed."""
+    if plain.wanted():
+        raise RuntimeError(
+            "a stream cannot be transformed by torch.func or forward-mode differentiation; use forward, on whole "
+            "sequences"
+        )
+
+
 def check_step(x: Tensor, width: int) -> None:
     """Raise unless x is one token per row."""
     if x.ndim != 2:

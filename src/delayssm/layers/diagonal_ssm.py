@@ -22,12 +22,13 @@ from delayssm.layers.checks import (
     check_positions,
     check_rows,
     check_sequence,
+    check_streams,
     check_whole,
     visible,
 )
 from delayssm.layers.derived import Derived
 from delayssm.layers.optim import Rule
-from delayssm.layers.streaming import Claim, Streaming
+from delayssm.layers.streaming import Streaming
 from delayssm.storage import files
 from delayssm.system import initial, parameters
 from delayssm.system.convolution import convolve
@@ -37,7 +38,7 @@ from delayssm.system.memory import History, Memory, Rings
 from delayssm.system.parameters import BOUND, Coefficients, PairedCoefficients
 from delayssm.system.recurrence import scan
 from delayssm.system.spans import take, without_padding
-from delayssm.system.state import State
+from delayssm.system.state import State, same_module
 
 #: A history of this many bytes a stream is worth its speed, even where rings take less.
 _SMALL_HISTORY = 1 << 24
@@ -185,6 +186,7 @@ class DiagonalSSM(Streaming[State]):
     ) -> tuple[Float[Tensor, "B L H"], State]:
         """Return the outputs for a chunk, by recurrence, and the state after it."""
         self._require_causal()
+        check_streams()
         check_sequence(x, self.d_model, self.D.dtype)
         spans = check_lengths(lengths, x)
         check_rows(x, state.batch_size)
@@ -316,10 +318,9 @@ class DiagonalSSM(Streaming[State]):
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
     def _check_state(self, state: State, x: Tensor, system: PairedCoefficients | None = None) -> None:
-        if isinstance(state.ssm, Claim) and state.ssm.fingerprint() == self._identity.fingerprint():
-            state.ssm = self._identity  # it was pickled, and belongs to a module like this one
-        if state.ssm is not self._identity:
+        if not same_module(state.ssm, self._identity):
             raise ValueError("this state belongs to another module; make one with this module's init_state")
+        state.ssm = self._identity  # so that a pickled state is looked at only once
         state.require_unspent()
         check_rows(x, state.batch_size)
         if state.position.device != x.device:

@@ -12,6 +12,7 @@ from delayssm.layers.checks import Lengths, Positions, check_lengths
 from delayssm.layers.delay_ssm import DelaySSM, DelaySSMConfig
 from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.streaming import Streaming
+from delayssm.system import plain
 from delayssm.system.mixing import mix
 from delayssm.system.spans import without_padding
 from delayssm.system.state import State
@@ -105,7 +106,7 @@ class Layer(Streaming[State]):
         if y.numel() and y.requires_grad and _nothing_to_see(self.linear, y):
             return mix(y, self.linear.weight, self.linear.bias, mask)
         y = F.gelu(y)
-        return F.glu(self.linear(y if mask is None else y * mask))
+        return plain.glu(self.linear(y if mask is None else y * mask))
 
 
 def _nothing_to_see(linear: nn.Module, y: Tensor) -> bool:

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.config import Config, differences
-from delayssm.layers.checks import Lengths, Positions, check_step, check_whole
+from delayssm.layers.checks import Lengths, Positions, check_step, check_streams, check_whole
 from delayssm.storage import files, tensors
-from delayssm.system.state import FORMAT, LONGEST, Streams
+from delayssm.system.state import FORMAT, LONGEST, Claim, Streams
 
 S = TypeVar("S", bound=Streams)
 #: The number goes up when parameters of the same names and shapes change their meaning.
@@ -57,17 +57,6 @@ class Identity:
         if module is None:
             raise RuntimeError("the module that made this state is gone; keep it until the state is saved")
         return {"config": json.dumps(module.config.to_dict()), "parameters": files.digest(module.state_dict())}
-
-
-class Claim:
-    """What a pickled state knows of its module. It fits every module of the same configuration and parameters."""
-
-    def __init__(self, fingerprint: dict[str, str]) -> None:
-        self._fingerprint = fingerprint
-
-    def fingerprint(self) -> dict[str, str]:
-        """Return the configuration of the module, and a digest of its parameters as they were."""
-        return self._fingerprint
 
 
 class Streaming(nn.Module, ABC, Generic[S]):
@@ -121,6 +110,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
         If no stream will have more than `max_length` tokens, say so: a long delay then costs a fraction of the memory.
         Such a state is for inference only.
         """
+        check_streams()
         batch_size = check_whole("batch_size", batch_size, 1)
         if max_length is not None and check_whole("max_length", max_length, 1) > LONGEST:
             raise ValueError(f"max_length can be at most {LONGEST}; None is for streams without end")

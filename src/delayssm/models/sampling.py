@@ -50,7 +50,7 @@ class Sampling:
             kept = torch.where(before < self.top_p, kept, 0)
         probabilities = torch.zeros_like(below)
         probabilities[order[: self.top_k]] = kept / kept.sum()
-        return probabilities
+        return probabilities.float()
 
     def draw(self, logits: Float[Tensor, " V"], generator: torch.Generator) -> int:
         """Draw one token."""

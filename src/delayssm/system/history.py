@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delayssm import backends
-from delayssm.system import plain
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,6 @@ def advance(
     max_length: int,
 ) -> Float[Tensor, "B L H"]:
     """Return the outputs for a chunk; the memory advances in place."""
-    plain.refuse("a stream", "use forward, on whole sequences")
     y: Tensor = _advance(x, lengths, position, values, response.near, response.levels, response.far, max_length)
     return y
 

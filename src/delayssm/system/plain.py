@@ -24,12 +24,6 @@ def wanted() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-def refuse(what: str, instead: str) -> None:
-    """Raise where there is no such formula, if one is wanted."""
-    if wanted():
-        raise RuntimeError(f"{what} cannot be transformed by torch.func or forward-mode differentiation; {instead}")
-
-
 def backward(
     formula: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
 ) -> tuple[Tensor | None, ...]:
@@ -55,3 +49,11 @@ def convolve(x: Float[Tensor, "B L H"], kernel: Float[Tensor, "D L H"]) -> Float
     spectrum = torch.fft.rfft(x.transpose(1, 2), n=size) * torch.fft.rfft(taps)
     y: Tensor = torch.fft.irfft(spectrum, n=size)[..., :length].transpose(1, 2).contiguous()
     return y
+
+
+def glu(z: Float[Tensor, "*B G"]) -> Float[Tensor, "*B H"]:
+    """Return a sigmoid(b) for the halves a, b of the last axis."""
+    if not wanted():
+        return F.glu(z)
+    a, b = z.chunk(2, -1)  # torch's own has no rule for batches of tangents
+    return a * torch.sigmoid(b)

@@ -30,7 +30,6 @@ def scan(
 
     Where no gradient is involved, the given memory is advanced in place and returned.
     """
-    plain.refuse("a stream", "use forward, on whole sequences")
     coefficients = system._replace(c=system.c[0])
     inputs = (*coefficients, x, lengths, position, rings.h, rings.feedback)
     in_a_graph = rings.h.requires_grad or rings.feedback.requires_grad

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from torch import nn
 from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
 from delayssm.layers.decoding import CompiledDecoder
 from delayssm.layers.streaming import Streaming
+from delayssm.storage import tensors as tensor_file
+from delayssm.system.state import FORMAT
 from tests.support.numerics import relative_rms
 
 H = 8
@@ -203,7 +206,7 @@ def test_wrong_rows() -> None:
     for change in (lambda: attached.reset([0]), lambda: attached.put([0], stack.init_state(1))):
         with pytest.raises(RuntimeError, match=r"break its gradients; detach\(\)"):
             change()
-    with pytest.raises(ValueError, match="max_length must be at least 1"):
+    with pytest.raises(ValueError, match="max_length must be a whole number of at least 1"):
         stack.init_state(1, 0)
 
 
@@ -263,6 +266,41 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path) -> None:
     state = _make(STACKS["DS4D"]).init_state(1)  # its module is gone at once
     with pytest.raises(RuntimeError, match="module that made this state is gone"):
         state.save(path)
+
+
+def _change(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, str]], None]) -> None:
+    """Write a file of streams again, with a valid checksum, after a change of its content."""
+    tensors, about = tensor_file.read(path, FORMAT)
+    del about["format"], about["digest"]
+    change(tensors, about)
+    tensor_file.write(path, FORMAT, tensors, about)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, about: [tensors[f"{i}.position"].fill_(-1000) for i in range(2)], "seen -1000 tokens"),
+        (lambda tensors, about: [tensors[f"{i}.position"].fill_(65) for i in range(2)], "seen 65 tokens, not 0 to 64"),
+        (lambda tensors, about: tensors["1.position"].fill_(3), "parts of this state have seen different numbers"),
+        (lambda tensors, about: tensors.clear(), "does not have the tensors"),
+        (lambda tensors, about: tensors.pop("0.values"), "does not have the tensors"),
+        (lambda tensors, about: tensors.update({"0.values": torch.zeros(1, 64, 8)}), "does not have the tensors"),
+        (lambda tensors, about: tensors.update({"0.position": torch.zeros(10**12, 0)}), "does not have the tensors"),
+        (lambda tensors, about: about.clear(), "does not say which config, parameters, max_length it is for"),
+        (lambda tensors, about: about.update(max_length="-5"), "max_length must be .* not -5"),
+        (lambda tensors, about: about.update(max_length="many"), "is damaged: invalid literal"),
+        (lambda tensors, about: about.update(max_length=str(1 << 70)), "is damaged: max_length can be at most"),
+        (lambda tensors, about: about.update(config="{"), "streams of another model"),
+    ],
+)
+@torch.no_grad()
+def test_a_crafted_state_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+    """A valid checksum does not make numbers true that memory would be read by."""
+    stack = _make(STACKS["DS4D"])
+    stack.init_state(2, 64).save(tmp_path / "state")
+    _change(tmp_path / "state", change)
+    with pytest.raises(ValueError, match=message):
+        stack.load_state(tmp_path / "state")
 
 
 @torch.no_grad()

@@ -143,11 +143,16 @@ def test_generation() -> None:
     [
         ({"temperature": -1.0}, "temperature must be a number of at least 0, not -1.0"),
         ({"temperature": float("nan")}, "temperature must be"),
-        ({"top_k": 0}, "top_k must be at least 1"),
+        ({"top_k": 0}, "top_k must be a whole number of at least 1"),
+        ({"top_k": 1.5}, "top_k must be a whole number of at least 1"),
         ({"top_p": 0.0}, r"top_p must lie in \(0, 1\]"),
         ({"top_p": 1.5}, "top_p must lie"),
         ({"stop": 20}, r"stop has \[20\], but tokens are numbers from 0 to 19"),
-        ({"max_new_tokens": -1}, "max_new_tokens must be at least 0"),
+        ({"max_new_tokens": -1}, "max_new_tokens must be a whole number of at least 0, not -1"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number"),
+        ({"stop": [1.5]}, "a token of stop must be a whole number of at least 0, not 1.5"),
+        ({"stop": True}, "a token of stop must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
         ({"prompt": []}, "at least one token"),
     ],
 )
@@ -155,6 +160,32 @@ def test_wrong_settings_are_refused_at_once(arguments: dict[str, object], messag
     settings = {"prompt": [1, 2], "max_new_tokens": 3, **arguments}
     with pytest.raises(ValueError, match=message):
         _model().generate(**settings)
+
+
+@pytest.mark.parametrize("prompt", ["text", [1.5], 3, [[1, 2], [3]], [None]])
+def test_a_prompt_that_is_none(prompt: object) -> None:
+    with pytest.raises(TypeError, match="tokens"):
+        _model().generate(prompt, 3)
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"seed": 3}, {"seed": 3, "stop": [1, 2, 3], "top_p": 0.9}])
+def test_batches_are_their_rows(backend: str, settings: dict[str, object]) -> None:
+    model, prompts = _model(), [[1, 2, 3], [4], torch.tensor([5, 6, 7, 8, 9])]
+    together = model.generate_batch(prompts, 12, **settings)
+    for row, (prompt, tokens) in enumerate(zip(prompts, together, strict=True)):
+        alone = {**settings, "seed": settings["seed"] + row} if "seed" in settings else settings
+        assert tokens == list(model.generate(prompt, 12, **alone))
+    assert model.generate_batch([], 3) == []
+    assert model.generate_batch(prompts, 0) == [[], [], []]
+
+
+def test_sampling_at_the_limits() -> None:
+    logits = torch.tensor([0.1, 0.4, 0.2, -float("inf")])
+    for sampling in (Sampling(temperature=1e-40), Sampling(temperature=5e-324), Sampling(top_p=1e-300)):
+        assert sampling.probabilities(logits).tolist() == [0, 1, 0, 0]
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="logits are not finite"):
+            Sampling().probabilities(torch.tensor([0.0, wrong]))
 
 
 def test_sampling() -> None:
