@@ -6,10 +6,12 @@ Packages of the lab extra are imported inside the functions, so that `main` can 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -82,6 +84,18 @@ def leave(code: int, message: str) -> NoReturn:
     if is_first_process():
         print(message, file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def check_at_least(smallest: int, **options: int | None) -> None:
+    """Exit with the code of wrong usage if an option is given that is smaller than it may be."""
+    for name, value in options.items():
+        if value is not None and value < smallest:
+            leave(2, f"delayssm: --{name.replace('_', '-')} must be at least {smallest}, not {value}")
+
+
+def quoted(path: Path) -> str:
+    """Return a path as a shell reads it."""
+    return shlex.quote(str(path))
 
 
 def _documented(summary: str) -> Callable[[], None]:

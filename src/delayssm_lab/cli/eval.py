@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from delayssm_lab.cli.common import check_at_least
+
 
 def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
     """Evaluate the best weights of a run.
@@ -22,6 +24,8 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
     from delayssm_lab.tasks.task import Split
     from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, measure
 
+    check_at_least(1, samples=samples)
+    check_at_least(0, seed=seed)
     model, run = load_model(directory)
     if not isinstance(run.task, DelayedMemory):
         value = measure(model, run.task, Split.TEST, samples, run.seed)

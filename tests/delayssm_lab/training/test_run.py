@@ -131,7 +131,7 @@ def test_unknown_and_damaged_configurations_are_errors(tmp_path: Path) -> None:
     [
         {"contour": "paper"},
         {"branch_fraction": (0.01, 0.5)},
-        {"contour": "float32", "delays": 7.0, "init": "inv", "input": "absorbed", "bidirectional": True},
+        {"contour": "float32", "delays": 7.0, "init": "inv", "input": "absorbed"},
     ],
     ids=lambda options: ", ".join(options),
 )

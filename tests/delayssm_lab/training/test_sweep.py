@@ -12,10 +12,9 @@ import pytest
 
 from delayssm_lab.display import Silent
 from delayssm_lab.training import cluster
-from delayssm_lab.training import trainer as training
 from delayssm_lab.training.run import Run
 from delayssm_lab.training.sweep import Outcome, prepare, sweep
-from tests.support.runs import LSTM, ONE_THREAD, finish, start, tiny
+from tests.support.runs import LSTM, ONE_THREAD, finish, read_summary, start, tiny
 
 FAILING = "lstm-lr1e+30-seed0"
 
@@ -35,7 +34,7 @@ def _check(outcomes: Sequence[Outcome], runs: Sequence[Run], root: Path) -> None
     assert failed[0].summary is None
     for outcome in outcomes:
         if outcome not in failed:
-            assert outcome.summary == training.read_summary(outcome.directory)
+            assert outcome.summary == read_summary(outcome.directory)
             assert outcome.summary["steps"] == 12
 
 
