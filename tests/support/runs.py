@@ -20,6 +20,9 @@ LSTM = LSTMSpec(d_model=8, depth=1)
 
 #: Environment of processes under test. They share few cores, and threads would mostly wait for each other.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+_ROOT = Path(__file__).parents[2]
+#: Environment of scripts under test that import this package.
+IMPORTABLE = {"PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT / "src")])}
 
 
 def tiny(model: Spec = DS4D, seed: int = 0, **settings: object) -> Run:

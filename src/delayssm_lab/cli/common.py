@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,12 @@ def leave(code: int, message: str) -> NoReturn:
     if is_first_process():
         print(message, file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def lose_output() -> NoReturn:
+    """Exit quietly when the program that reads the output, such as `head`, has ended."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
+    sys.exit(128 + signal.SIGPIPE)
 
 
 def check_at_least(smallest: int, **options: int | None) -> None:

@@ -14,7 +14,7 @@ from delayssm_lab.display import Silent
 from delayssm_lab.training import cluster
 from delayssm_lab.training.run import Run
 from delayssm_lab.training.sweep import Outcome, prepare, sweep
-from tests.support.runs import LSTM, ONE_THREAD, finish, read_summary, start, tiny
+from tests.support.runs import IMPORTABLE, LSTM, ONE_THREAD, finish, read_summary, start, tiny
 
 FAILING = "lstm-lr1e+30-seed0"
 
@@ -90,7 +90,7 @@ def test_ctrl_c_lets_each_worker_save(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(INTERRUPTED)
     root = tmp_path / "runs"
-    process = start(script, root, environment={"PYTHONPATH": str(Path(__file__).parents[3])})
+    process = start(script, root, environment=IMPORTABLE)
     deadline = time.monotonic() + 120
     while len(list(root.glob("*/last/training.safetensors"))) < 2:
         assert process.poll() is None, finish(process)

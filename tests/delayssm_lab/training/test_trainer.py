@@ -26,6 +26,7 @@ from delayssm_lab.training.directory import Busy
 from delayssm_lab.training.run import load, save
 from tests.support.runs import (
     DS4D,
+    IMPORTABLE,
     LSTM,
     ONE_THREAD,
     TASK,
@@ -269,8 +270,7 @@ for stop in (6, 12):  # to the middle, and from its checkpoint to the end
 def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     script = tmp_path / "sharded.py"
     script.write_text(SHARDED)
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
-    code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=environment))
+    code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=IMPORTABLE))
     assert code == 0, errors
     training.train(create(tmp_path / "one", tiny(DS4D.with_layer(dropout=0.0))), Silent())
     a, b = _state(tmp_path / "one"), _state(tmp_path / "two")
