@@ -33,7 +33,7 @@ OTHERS: list[Style] = [
     ("#332288", (0, (6, 1, 2, 1, 2, 1))),
 ]
 #: Colour and line style of the chance level, which is as thin as a line of the grid.
-CHANCE: Style = ("#777777", (0, (1, 4)))
+CHANCE: Style = ("#777777", (0, (20, 5)))
 
 
 def styles(models: Sequence[str]) -> dict[str, Style]:

@@ -78,9 +78,7 @@ def learned_delays(results: Results) -> Figure | None:
             axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
-        axis.set_xlabel(
-            "initial delay (steps)" if len(initial) > 1 else f"channel; all begin at {min(initial):g} steps"
-        )
+        axis.set_xlabel("initial delay (steps)" if len(initial) > 1 else f"channel, all from {min(initial):g} steps")
         axis.set_ylabel("change in training (steps)")
     legend(figure, axes)
     return figure

@@ -18,7 +18,7 @@ from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 
 _CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
-_DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to the position of its answer."
+_DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to its answer."
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def read_metrics(directory: Path, run: Run) -> list[Metrics]:
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             break  # a crash has cut the last line, and the evaluation will be repeated
-        entry = _parsed(line, f"line {number} of {path}", "delete the line to go on without that evaluation")
+        entry = parsed(line, f"line {number} of {path}", "delete the line to go on without that evaluation")
         if "run" in entry:
             check_settings(entry["run"], run, path)
         elif missing := _missing(entry, ("step", run.task.metric.value, "seconds")):
@@ -89,14 +89,14 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
     if not path.exists():
         return None
     remedy = "delete it, and the run writes it again when it is resumed"
-    summary = _parsed(path.read_bytes(), str(path), remedy)
+    summary = parsed(path.read_bytes(), str(path), remedy)
     check_settings(summary.pop("run", None), run, path, agree=operator.eq)  # a longer run has another summary
     if missing := _missing(summary, (run.task.metric.value, "best_step", "steps", "seconds")):
         raise ValueError(f"{path} has no {missing}; {remedy}")
     return summary
 
 
-def _parsed(text: bytes, place: str, remedy: str) -> dict[str, Any]:
+def parsed(text: bytes, place: str, remedy: str) -> dict[str, Any]:
     """Return the JSON object in a text, or raise an error that names the place and the remedy."""
     try:
         content = json.loads(text)
