@@ -127,3 +127,16 @@ def test_runs_need_directories_of_their_own(tmp_path: Path) -> None:
     prepare([tiny()], tmp_path)
     with pytest.raises(FileExistsError, match=r"holds another run .*training\.steps is 12 there and 13 here.*--out"):
         prepare([replace(tiny(), label="DS4D", training=tiny(steps=13).training)], tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, -3])
+def test_there_is_at_least_one_worker(workers: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"workers must be at least 1, or None, not {workers}"):
+        sweep([tiny(LSTM)], tmp_path, workers)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_place_of_a_sweep_may_be_a_string(tmp_path: Path) -> None:
+    (outcome,) = sweep([tiny(LSTM, steps=1)], str(tmp_path), workers=1)
+    assert outcome.directory == tmp_path / tiny(LSTM).name
+    assert outcome.summary is not None
