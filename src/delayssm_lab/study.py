@@ -111,13 +111,13 @@ class Study(ABC):
         out = places.results / self.name
         if not (out / "about.json").exists():
             return "none yet", "unknown"
-        about = parsed((out / "about.json").read_bytes(), str(out / "about.json"), "write the results again")
         try:
+            about = json.loads((out / "about.json").read_bytes())
             complete = "" if about["done"] == about["total"] else f", {about['done']} of {about['total']}"
             described = f"{out} of {about['date']}{complete}", duration(about["seconds"])
             missing = [name for name in about.get("files", ()) if not (out / name).exists()]
             other = about["total"] != self.progress(places)[1]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             return f"{out / 'about.json'} is damaged ({error!r})", "unknown"
         if missing:
             return f"{out} has lost {', '.join(missing)}", described[1]

@@ -10,7 +10,7 @@ import sys
 #: Each command is the module of its name in this package, which is imported only when the command runs.
 COMMANDS = {
     "train": "Train one model on one task.",
-    "resume": "Continue an interrupted run.",
+    "resume": "Continue an interrupted run, or give a run more steps.",
     "eval": "Evaluate the best weights of a run.",
     "sweep": "Train every combination of tasks, models, learning rates and seeds.",
     "report": "Write an HTML report with tables and figures of runs.",

@@ -1,4 +1,4 @@
-"""Continue an interrupted run."""
+"""Continue an interrupted run, or give a run more steps."""
 
 from __future__ import annotations
 
