@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import tyro
@@ -31,7 +32,8 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
         value = measure(model, run.task, Split.TEST, samples, run.seed)
         print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
         return
-    by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
+    chosen = run if seed is None else replace(run, seed=seed)  # raises an error if there is no such seed
+    by_lag = accuracy_by_lag(model, run.task, samples, chosen.seed)
     for lag, accuracy in by_lag.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
     total = sum(accuracy.mean * accuracy.samples for accuracy in by_lag.values())

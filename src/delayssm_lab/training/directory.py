@@ -13,6 +13,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from delayssm.config import differences
+from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, logbook
 from delayssm_lab.training.run import Run, load, save, to_json
@@ -40,7 +41,11 @@ def create(directory: Path, run: Run) -> None:
 
 
 def check(run: Run) -> None:
-    """Raise ValueError if the model of a run cannot be built. Nothing is computed for that."""
+    """Raise ValueError if a run cannot be trained to its end, or its model cannot be built. Nothing is computed."""
+    if isinstance(run.task, DelayedMemory):
+        _ = run.steps  # raises an error if epochs are given
+        if run.training.validation_size is None:
+            raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")
     try:
         run.parameters()
     except ImportError:

@@ -299,6 +299,8 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
         ("train copy-fixed ds4d --d-state 3", 2, "d_state must be even"),
         ("train copy-fixed ds4d --depth 0", 2, "at least one block"),
         ("train copy-fixed gpt2 --heads 5", 2, "cannot be built"),
+        ("train copy-fixed ds4d --validation-size None", 2, "set validation_size"),
+        ("train copy-fixed ds4d --epochs 1 --steps None", 2, "set steps instead"),
         ("train copy-fixed ds4d --seed -1", 2, "seed must be at least 0"),
         ("train copy-fixed ds4d --weight-decay nan", 2, "weight_decay must be a number of at least 0"),
         ("train copy-fixed ds4d --steps 1 --out /dev/null", 1, "/dev/null is a file"),

@@ -23,7 +23,7 @@ from delayssm_lab.tasks.texts import Text
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.evaluate import load_model, measure
-from delayssm_lab.training.run import AnyTask, Run, Training
+from delayssm_lab.training.run import AnyTask, Run, Training, save
 from delayssm_lab.training.run import load as load_run
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from tests.support.runs import create, finish, read_metrics, read_summary, start
@@ -249,6 +249,6 @@ def test_every_preset_can_be_written_down(tmp_path: Path) -> None:
     for name in BENCHMARKS:
         for scale in (paper, small):
             run = scale(name, "ds4d")
-            create(tmp_path / f"{name}-{scale.__name__}", run)
+            save(tmp_path / f"{name}-{scale.__name__}", run, {})
             assert load_run(tmp_path / f"{name}-{scale.__name__}")[0] == run
     assert benchmarks.paper("text", "ds4d").name == "text-ds4d-lr0.01-seed0"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from delayssm.storage import tensors as tensor_file
 from delayssm_lab.display import Silent
 from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.training import checkpoint, directory, fingerprint
@@ -102,6 +103,16 @@ def test_stored_weights_of_another_run_are_refused(finished: Path, tmp_path: Pat
         store.model(other)
 
 
+def test_stored_weights_without_settings_are_read(finished: Path, tmp_path: Path) -> None:
+    store, run = Store(tmp_path), tiny(LSTM, steps=8)
+    store.add(finished, weights=True)
+    path = tmp_path / f"{run.name}.safetensors"
+    tensors, about = tensor_file.read(path, checkpoint.FORMAT)
+    tensor_file.write(path, checkpoint.FORMAT, tensors, {"progress": about["progress"]})
+    expected = load_model(finished)[0].state_dict()
+    assert all(torch.equal(expected[name], t) for name, t in store.model(run).state_dict().items())
+
+
 def test_weights_of_another_model_are_one_error(copy: Path) -> None:
     _edit(copy / "config.json", lambda content: content["run"]["model"].update(d_model=9))
     path, run = checkpoint.best(copy), load(copy)[0]
@@ -123,6 +134,19 @@ WRONG_RUNS = [
 @pytest.mark.parametrize("run", WRONG_RUNS, ids=range(len(WRONG_RUNS)))
 def test_a_run_that_cannot_begin_leaves_nothing(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the model of this run cannot be built: ."):
+        create(tmp_path / "run", run)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (tiny(LSTM, validation_size=None), "has unlimited samples; set validation_size"),
+        (tiny(LSTM, steps=None, epochs=1), "has unlimited samples and no epochs; set steps"),
+    ],
+)
+def test_a_run_that_could_not_end_leaves_nothing(run: Run, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
         create(tmp_path / "run", run)
     assert not (tmp_path / "run").exists()
 
