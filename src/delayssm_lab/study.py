@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from delayssm.storage import files
 from delayssm_lab.display import counted, duration
 from delayssm_lab.environment import describe
+from delayssm_lab.training.logbook import parsed
 
 #: Measured numbers by name.
 Readings = dict[str, float]
@@ -88,6 +89,7 @@ class Study(ABC):
             "done": done,
             "total": total,
             "seconds": round(self.seconds(places) + time.perf_counter() - start),
+            "files": sorted(content),
             "environment": environment,
         }
         out = places.results / self.name
@@ -99,14 +101,27 @@ class Study(ABC):
         """Return the date and the environment of the results: today's and this process's, unless recorded."""
         return date.today().isoformat(), describe()
 
+    def done(self, places: Places) -> str:
+        """Describe the finished steps, for the list of studies."""
+        done, total = self.progress(places)
+        return f"{done} of {total}"
+
     def results(self, places: Places) -> tuple[str, str]:
         """Describe the results and the time they took, for the list of studies."""
         out = places.results / self.name
         if not (out / "about.json").exists():
             return "none yet", "unknown"
-        about = json.loads((out / "about.json").read_text())
-        complete = "" if about["done"] == about["total"] else f", {about['done']} of {about['total']}"
-        return f"{out} of {about['date']}{complete}", duration(about["seconds"])
+        try:
+            about = json.loads((out / "about.json").read_bytes())
+            complete = "" if about["done"] == about["total"] else f", {about['done']} of {about['total']}"
+            described = f"{out} of {about['date']}{complete}", duration(about["seconds"])
+            missing = [name for name in about.get("files", ()) if not (out / name).exists()]
+            other = about["total"] != self.progress(places)[1]
+        except (KeyError, TypeError, ValueError) as error:
+            return f"{out / 'about.json'} is damaged ({error!r})", "unknown"
+        if missing:
+            return f"{out} has lost {', '.join(missing)}", described[1]
+        return f"{described[0]}{', by an earlier version of the study' if other else ''}", described[1]
 
 
 class Computed(Study):
@@ -114,6 +129,9 @@ class Computed(Study):
 
     def progress(self, places: Places) -> tuple[int, int]:
         return 1, 1
+
+    def done(self, places: Places) -> str:
+        return "no steps"
 
     def run(self, places: Places) -> None:
         """Do nothing: there are no steps."""
@@ -141,8 +159,15 @@ class Journal:
 
     def entries(self) -> list[Entry]:
         """Read all entries, ignoring a last line that was cut off by a crash."""
-        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        return [Entry(**json.loads(line)) for line in lines if line.endswith("\n")]
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+        return [self._entry(number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
+
+    def _entry(self, number: int, line: bytes) -> Entry:
+        place, remedy = f"line {number} of {self.path}", "delete the line to measure its point again"
+        try:
+            return Entry(**parsed(line, place, remedy))
+        except TypeError as error:
+            raise ValueError(f"{place} is damaged ({error}); {remedy}") from error
 
     def add(self, entry: Entry) -> None:
         """Append an entry, after removing a last line that was cut off."""

@@ -9,8 +9,10 @@ from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.models.specs import LSTMSpec, Spec, StateSpaceSpec
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
-from delayssm_lab.training import trainer as training
-from delayssm_lab.training.run import Run, Training
+from delayssm_lab.training import directory as directories
+from delayssm_lab.training import logbook
+from delayssm_lab.training.logbook import Metrics, Summary
+from delayssm_lab.training.run import Run, Training, load
 
 TASK = DelayedMemory(Copy(), (6, 8), vocab_size=12, data_length=4)
 DS4D = StateSpaceSpec(depth=2, block=BlockConfig(layer=DS4DConfig(8, 4, TASK.max_length, dropout=0.1)))
@@ -18,6 +20,9 @@ LSTM = LSTMSpec(d_model=8, depth=1)
 
 #: Environment of processes under test. They share few cores, and threads would mostly wait for each other.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+_ROOT = Path(__file__).parents[2]
+#: Environment of scripts under test that import this package.
+IMPORTABLE = {"PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT / "src")])}
 
 
 def tiny(model: Spec = DS4D, seed: int = 0, **settings: object) -> Run:
@@ -28,8 +33,18 @@ def tiny(model: Spec = DS4D, seed: int = 0, **settings: object) -> Run:
 
 def create(directory: Path, run: Run) -> Path:
     """Create the directory of a run and return it."""
-    training.create(directory, run)
+    directories.create(directory, run)
     return directory
+
+
+def read_metrics(directory: Path) -> list[Metrics]:
+    """Return the evaluations of the run in a directory."""
+    return logbook.read_metrics(directory, load(directory)[0])
+
+
+def read_summary(directory: Path) -> Summary | None:
+    """Return the summary of the run in a directory; None if it is not finished."""
+    return logbook.read_summary(directory, load(directory)[0])
 
 
 def start(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from delayssm_lab.cli.common import dispatch, leave
-from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
-
 #: Each command is the module of its name in this package, which is imported only when the command runs.
 COMMANDS = {
     "train": "Train one model on one task.",
-    "resume": "Continue an interrupted run.",
+    "resume": "Continue an interrupted run, or give a run more steps.",
     "eval": "Evaluate the best weights of a run.",
     "sweep": "Train every combination of tasks, models, learning rates and seeds.",
     "report": "Write an HTML report with tables and figures of runs.",
@@ -29,18 +26,49 @@ COMMANDS = {
 def main() -> None:
     """Run the command line."""
     try:
-        dispatch("delayssm", __name__, COMMANDS, __doc__, sys.argv[1:])
+        _run()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run() -> None:
+    # Imported here, so that main deals with Ctrl-C from the beginning.
+    from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted, leave_imports_at_once
+
+    leave_imports_at_once()
+
+    from delayssm_lab.cli.common import dispatch, leave, lose_output
+
+    try:
+        try:
+            if sys.argv[1:] == ["--version"]:
+                print(f"delayssm {_version()}")
+            else:
+                dispatch("delayssm", __name__, COMMANDS, __doc__, sys.argv[1:])
+        finally:
+            sys.stdout.flush()  # here, because an error at the exit of the interpreter cannot be caught
+    except BrokenPipeError:
+        lose_output()
     except Interrupted as interrupted:
         leave(EXIT_CODE, f"Interrupted: {interrupted}. Repeat the command to continue.")
-    except KeyboardInterrupt:
-        leave(EXIT_CODE, "Interrupted.")
     except ModuleNotFoundError as error:
-        leave(1, f"delayssm: {_missing(error)}")
+        leave(1, f"delayssm: {missing(error)}")
     except (ValueError, OSError, ArithmeticError, ImportError) as error:
         leave(1, f"delayssm: {error}")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise  # an error of this code, not of its user
+        leave(1, f"delayssm: there is not enough memory; try smaller sizes ({next(iter(str(error).splitlines()), '')})")
 
 
-def _missing(error: ModuleNotFoundError) -> str:
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("delayssm")
+
+
+def missing(error: ModuleNotFoundError) -> str:
     """Describe a missing package by the extra that installs it."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "delayssm", "delayssm_lab"):

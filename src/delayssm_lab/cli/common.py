@@ -6,10 +6,13 @@ Packages of the lab extra are imported inside the functions, so that `main` can 
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -82,6 +85,24 @@ def leave(code: int, message: str) -> NoReturn:
     if is_first_process():
         print(message, file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def lose_output() -> NoReturn:
+    """Exit quietly when the program that reads the output, such as `head`, has ended."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
+    sys.exit(128 + signal.SIGPIPE)
+
+
+def check_at_least(smallest: int, **options: int | None) -> None:
+    """Exit with the code of wrong usage if an option is given that is smaller than it may be."""
+    for name, value in options.items():
+        if value is not None and value < smallest:
+            leave(2, f"delayssm: --{name.replace('_', '-')} must be at least {smallest}, not {value}")
+
+
+def quoted(path: Path) -> str:
+    """Return a path as a shell reads it."""
+    return shlex.quote(str(path))
 
 
 def _documented(summary: str) -> Callable[[], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from delayssm_lab.cli.common import leave
+from delayssm_lab.cli.common import check_at_least, leave
 
 
 def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
@@ -21,6 +21,7 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     from delayssm_lab.report import page
     from delayssm_lab.training.sweep import sweep
 
+    check_at_least(1, steps=steps)
     runs = [
         replace(run, training=replace(run.training, steps=steps, batch_size=16, evaluate_every=25, validation_size=64))
         for run in grid(["copy-fixed"], ["ds4d", "s4d"], "paper", [4e-3])

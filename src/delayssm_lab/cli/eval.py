@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import tyro
+
+from delayssm_lab.cli.common import check_at_least
 
 
 def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
@@ -22,12 +25,15 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
     from delayssm_lab.tasks.task import Split
     from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, measure
 
+    check_at_least(1, samples=samples)
+    check_at_least(0, seed=seed)
     model, run = load_model(directory)
     if not isinstance(run.task, DelayedMemory):
         value = measure(model, run.task, Split.TEST, samples, run.seed)
         print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
         return
-    by_lag = accuracy_by_lag(model, run.task, samples, run.seed if seed is None else seed)
+    chosen = run if seed is None else replace(run, seed=seed)  # raises an error if there is no such seed
+    by_lag = accuracy_by_lag(model, run.task, samples, chosen.seed)
     for lag, accuracy in by_lag.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")
     total = sum(accuracy.mean * accuracy.samples for accuracy in by_lag.values())

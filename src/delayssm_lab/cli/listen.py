@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from delayssm_lab.cli.common import check_at_least
+
 
 def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000, out: Path | None = None) -> None:
     """Classify a recording chunk by chunk and plot the running prediction.
@@ -25,6 +27,7 @@ def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000,
     from delayssm_lab.report.drawing import png
     from delayssm_lab.report.figures import running_predictions
 
+    check_at_least(1, chunk=chunk)
     audio = read_wav(recording)
     listener = Listener.load(run)
     rate, words = listener.task.rate, listener.task.words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delayssm_lab.cli import missing
 from delayssm_lab.cli.common import console
 from delayssm_lab.recipes.delayed import Scale
 
@@ -16,9 +17,12 @@ def command(scale: Scale = "paper") -> None:
 
     from delayssm_lab.recipes.sizes import benchmark_rows, rows
 
+    unavailable: list[ModuleNotFoundError] = []
+    delayed = "tasks", "model", "layers", "width", "heads", "state", "parameters"
+    general = "task", "model", "layers", "width", "state", "parameters", "/ S4D"
     for title, columns, content in (
-        ("Delayed memory", ("tasks", "model", "layers", "width", "heads", "state", "parameters"), rows(scale)),
-        ("Benchmarks", ("task", "model", "layers", "width", "state", "parameters", "/ S4D"), benchmark_rows(scale)),
+        ("Delayed memory", delayed, rows(scale, unavailable)),
+        ("Benchmarks", general, benchmark_rows(scale)),
     ):
         table = Table(title=f"{title}, scale '{scale}'")
         for column in columns:
@@ -26,3 +30,5 @@ def command(scale: Scale = "paper") -> None:
         for row in content:
             table.add_row(*row)
         console().print(table)
+    for error in unavailable[:1]:
+        print(f"The other models are left out: {missing(error)}")

@@ -37,12 +37,11 @@ def command(
     places = Places(work, out)
     known = {study.name: study for study in studies()}
     if unknown := sorted(set(names) - set(known)):
-        raise ValueError(f"there is no study {', '.join(unknown)}; there are {', '.join(known)}")
+        leave(2, f"delayssm: there is no study {', '.join(unknown)}; there are {', '.join(known)}")
     if list or not names:
         table = Table("study", "shows", "done here", "results", "duration")
         for study in known.values():
-            done, total = study.progress(places)
-            table.add_row(study.name, study.title, f"{done} of {total}", *study.results(places))
+            table.add_row(study.name, study.title, study.done(places), *study.results(places))
         console().print(table)
         return
     for name in names:

@@ -1,4 +1,4 @@
-"""Continue an interrupted run."""
+"""Continue an interrupted run, or give a run more steps."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from pathlib import Path
 
 import tyro
 
+from delayssm_lab.cli.common import check_at_least
 
-def command(directory: tyro.conf.Positional[Path]) -> None:
-    """Continue an interrupted run.
 
-    The run continues from its last checkpoint, and ends with the same weights as without the interruption.
+def command(directory: tyro.conf.Positional[Path], steps: int | None = None) -> None:
+    """Continue an interrupted run, or give a run more steps.
+
+    The run continues from its last checkpoint, and ends with the same weights as without the interruption. With more
+    steps, it ends with the same weights as a run that had as many from the beginning. That needs a constant schedule.
 
     Args:
         directory: Directory of the run.
+        steps: New number of steps in all. By default that of the run.
     """
     from delayssm_lab.cli.train import finish
+    from delayssm_lab.training.directory import extend
     from delayssm_lab.training.run import load
 
+    if steps is not None:
+        check_at_least(1, steps=steps)
+        extend(directory, steps)
     run, _ = load(directory)
     finish(directory, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from delayssm_lab.cli.common import leave
+from delayssm_lab.cli.common import check_at_least, leave, quoted
 from delayssm_lab.recipes.delayed import TASKS, AnyTaskName, ModelName, Scale
 
 
@@ -37,10 +37,18 @@ def command(
     from delayssm_lab.training import cluster
     from delayssm_lab.training import sweep as local
 
+    check_at_least(1, workers=workers)
+    for name, values in (("tasks", tasks), ("models", models), ("seeds", seeds)):
+        if not values:
+            leave(2, f"delayssm: --{name} needs at least one value; leave the option out for its default")
     root = out or Path("runs") / scale
-    runs = grid(tasks, models, scale, learning_rates, seeds)
+    try:
+        runs = grid(tasks, models, scale, learning_rates, seeds)
+    except ValueError as error:  # a model that cannot learn the task, or a rate or seed that cannot be
+        leave(2, f"delayssm: {error}")
     outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
     failed = [outcome for outcome in outcomes if outcome.error]
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs are finished. To plot them: delayssm report {root}")
+    done = f"{len(outcomes) - len(failed)} of {len(outcomes)}"
+    print(f"{done} runs are finished. To plot them: delayssm report {quoted(root)}")
     if failed:
         leave(1, "\n".join(f"{outcome.directory}: {outcome.error}" for outcome in failed))

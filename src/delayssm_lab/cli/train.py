@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,11 +11,11 @@ from typing import Literal
 
 import tyro
 
-from delayssm_lab.cli.common import before_help, is_first_process, leave
+from delayssm_lab.cli.common import before_help, is_first_process, leave, quoted
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.recipes.delayed import AnyTaskName, ModelName, Scale, preset
 from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
-from delayssm_lab.training.run import Run
+from delayssm_lab.training.run import Run, leaves, to_json
 from delayssm_lab.training.schedules import Constant, Cosine, MultiStep, Schedule
 
 _PROG = "delayssm train"
@@ -37,7 +39,8 @@ class Choice:
     schedule: Literal["constant", "cosine", "multi-step"] | None = None
     """Learning-rate schedule. The default depends on the task."""
     out: Path | None = None
-    """Directory of the run. By default runs/SCALE/NAME, with a name made of task, model, learning rate and seed."""
+    """Directory of the run. By default runs/SCALE/NAME, with a name made of task, model, learning rate and seed, and
+    of a suffix if any other setting is not the default."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     The first pass reads the task, the model and the scale. They select the preset that defines the options, and their
     defaults, of the second pass.
     """
-    from delayssm_lab.training import trainer as training
+    from delayssm_lab.training.directory import check, create
 
     given = before_help(arguments)
     if given is not None and not _is_complete(given):
@@ -55,7 +58,8 @@ def main(arguments: Sequence[str]) -> None:
         Choice, prog=_PROG, args=arguments if given is None else given, return_unknown_args=True
     )
     try:
-        default = _preset(choice)
+        standard = preset(choice.task, choice.model, choice.scale)
+        default = _with_schedule(standard, choice)
         run = tyro.cli(
             Run,
             prog=f"{_PROG} {choice.task} {choice.model} --scale {choice.scale}",
@@ -64,12 +68,24 @@ def main(arguments: Sequence[str]) -> None:
             args=settings if given is None else ["--help"],
             config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
         )
+        run = replace(run, model=_fitted(run.model, default.task.max_length, run.task.max_length))
+        check(run)
     except ValueError as error:  # a model that cannot learn the task, or settings that contradict each other
         leave(2, f"delayssm: {error}")
-    run = replace(run, model=_fitted(run.model, default.task.max_length, run.task.max_length))
-    directory = choice.out or Path("runs") / choice.scale / run.name
-    training.create(directory, run)
+    directory = choice.out or Path("runs") / choice.scale / directory_name(run, standard)
+    create(directory, run)
     finish(directory, run)
+
+
+def directory_name(run: Run, standard: Run) -> str:
+    """Return the name of a run, with a suffix of its own if more than rate and seed is not that of the preset."""
+    rate = float(f"{run.training.lr:g}")  # the name has six digits of it
+    expected = replace(standard, training=replace(standard.training, lr=rate), seed=run.seed)
+    before, after = (dict(leaves(to_json(some))) for some in (expected, run))
+    changed = {key: after.get(key) for key in {**before, **after} if after.get(key) != before.get(key)}
+    if not changed:
+        return run.name
+    return f"{run.name}-{hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def finish(directory: Path, run: Run) -> None:
@@ -85,13 +101,13 @@ def finish(directory: Path, run: Run) -> None:
         with Board() as board:
             summary = training.train(directory, board.add("training"))
     except Interrupted as interrupted:
-        leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {directory}")
+        leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {quoted(directory)}")
     metric = run.task.metric.value
     test = f", {summary[f'test_{metric}']:.4f} on test samples" if f"test_{metric}" in summary else ""
     print(
         f"Best {metric} {summary[metric]:.4f} at step {summary['best_step']}{test}, "
         f"after {duration(summary['seconds'])}. Results are in {directory}. "
-        f"To plot them: delayssm report {directory}"
+        f"To plot them: delayssm report {quoted(directory)}"
     )
 
 
@@ -111,8 +127,7 @@ def _fitted(model: Spec, preset_length: int, length: int) -> Spec:
     return model
 
 
-def _preset(choice: Choice) -> Run:
-    run = preset(choice.task, choice.model, choice.scale)
+def _with_schedule(run: Run, choice: Choice) -> Run:
     if choice.schedule is None:
         return run
     return replace(run, training=replace(run.training, schedule=_SCHEDULES[choice.schedule]))

@@ -33,6 +33,7 @@ Scale = Literal["small", "paper"]
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
 ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
+SCALES: tuple[Scale, ...] = get_args(Scale)
 #: The learning rates that the paper tries for every model.
 LEARNING_RATES = (2e-4, 1e-3)
 
@@ -53,6 +54,9 @@ def models_of(scale: Scale) -> tuple[ModelName, ...]:
 
 def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
     """Return a run of the paper, or a smaller version of it."""
+    for kind, name, known in (("task", task, ALL_TASKS), ("model", model, MODELS), ("scale", scale, SCALES)):
+        if name not in known:
+            raise ValueError(f"there is no {kind} {name!r}; there are {', '.join(known)}")
     if task in general.BENCHMARKS:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")

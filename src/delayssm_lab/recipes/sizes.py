@@ -15,14 +15,19 @@ FAMILIES: dict[str, tuple[TaskName, TaskName]] = {
 }
 
 
-def rows(scale: Scale) -> Iterator[tuple[str, ...]]:
+def rows(scale: Scale, unavailable: list[ModuleNotFoundError]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each model: tasks, model, layers, width, heads, state, parameters.
 
-    A model whose sizes differ between fixed and variable delays has a row for each.
+    A model whose sizes differ between fixed and variable delays has a row for each. A model that needs a package which
+    is not installed has none; its error is added to `unavailable`.
     """
     for family, tasks in FAMILIES.items():
         for model in models_of(scale):
-            fixed, variable = (_sizes(preset(task, model, scale)) for task in tasks)
+            try:
+                fixed, variable = (_sizes(preset(task, model, scale)) for task in tasks)
+            except ModuleNotFoundError as error:
+                unavailable.append(error)
+                continue
             if fixed == variable:
                 yield family, *fixed
             else:

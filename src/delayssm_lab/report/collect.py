@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from delayssm_lab.recipes import general
 from delayssm_lab.training.record import Record, of_directory
-from delayssm_lab.training.run import AnyTask
+from delayssm_lab.training.run import AnyTask, Run, leaves, to_json
 
 #: Order of the columns and rows of tables; other names follow in alphabetical order.
 TASK_ORDER = [
@@ -63,6 +63,7 @@ class Results:
         models: Labels of models, in the order of tables.
         cells: Cells by the labels of task and model.
         unstarted: Directories of runs without an evaluation.
+        left_out: Reasons why runs cannot be shown, by their directory.
     """
 
     records: list[Record]
@@ -70,6 +71,7 @@ class Results:
     models: list[str]
     cells: dict[tuple[str, str], Cell]
     unstarted: list[Path]
+    left_out: dict[Path, str]
 
     def ranked(self, task: str, rank: int) -> set[str]:
         """Return the models that are best (rank 0) or second (rank 1) on a task; equal in two digits is a tie."""
@@ -91,34 +93,77 @@ def run_directories(paths: Iterable[Path]) -> list[Path]:
 
 def collect(paths: Sequence[Path]) -> Results:
     """Read all runs in the paths and choose the best learning rate of each model on each task."""
-    made = {directory: of_directory(directory) for directory in run_directories(paths)}
-    records = [record for record in made.values() if record is not None]
+    records: list[Record] = []
+    unstarted: list[Path] = []
+    left_out: dict[Path, str] = {}
+    for directory in run_directories(paths):
+        try:
+            record = of_directory(directory)
+        except (ValueError, OSError, ImportError) as error:
+            left_out[directory] = str(error)
+        else:
+            if record is None:
+                unstarted.append(directory)
+            else:
+                records.append(record)
     if not records:
-        raise ValueError("none of these runs has been evaluated yet; train them first")
-    return group(records, [directory for directory, record in made.items() if record is None])
+        reasons = "".join(f"; {reason}" for reason in left_out.values())
+        raise ValueError(f"none of these runs has an evaluation that can be shown{reasons}")
+    return group(records, unstarted, left_out)
 
 
-def group(records: Sequence[Record], unstarted: Sequence[Path] = ()) -> Results:
-    """Group runs by task and model, and choose the best learning rate of each."""
+def group(
+    records: Sequence[Record], unstarted: Sequence[Path] = (), left_out: Mapping[Path, str] | None = None
+) -> Results:
+    """Group runs by task and model, and choose the best learning rate of each.
+
+    Runs that differ in more than learning rate and seed are different tasks or models, and are labelled as such.
+    """
+    labels = _labels([(record.run.task.label, record.run.task) for record in records])
+    tasks = {label: record.run.task for label, record in zip(labels, records, strict=True)}
     groups: dict[tuple[str, str], dict[float, list[Record]]] = {}
-    tasks: dict[str, AnyTask] = {}
-    for record in records:
-        run = record.run
-        if tasks.setdefault(run.task.label, run.task) != run.task:
-            raise ValueError(
-                f"the task {run.task.label!r} of {run.name} has other settings than in the runs before it; "
-                "report them separately"
-            )
-        key = run.task.label, run.model_label
-        groups.setdefault(key, {}).setdefault(run.training.lr, []).append(record)
+    families: dict[str, str] = {}
+    for task in tasks:
+        members = [record for label, record in zip(labels, records, strict=True) if label == task]
+        models = _labels([(record.run.model_label, _variant(record.run)) for record in members])
+        for model, record in zip(models, members, strict=True):
+            families[model] = record.run.model_label
+            groups.setdefault((task, model), {}).setdefault(record.run.training.lr, []).append(record)
     cells = {}
     for key, by_rate in groups.items():
         means = {lr: statistics.fmean(record.best for record in seeds) for lr, seeds in by_rate.items()}
         best = max(means, key=lambda lr: tasks[key[0]].metric.merit(means[lr]))
         cells[key] = Cell(tuple(sorted(by_rate[best], key=lambda record: record.run.seed)), tuple(sorted(by_rate)))
-    models = sorted({model for _, model in cells}, key=lambda model: _position(MODEL_ORDER, model))
-    ordered = {label: tasks[label] for label in sorted(tasks, key=lambda label: _position(TASK_ORDER, label))}
-    return Results(list(records), ordered, models, cells, list(unstarted))
+    ordered_models = sorted(families, key=lambda model: (_position(MODEL_ORDER, families[model]), model))
+    ordered = sorted(tasks, key=lambda label: (_position(TASK_ORDER, tasks[label].label), label))
+    return Results(
+        list(records),
+        {label: tasks[label] for label in ordered},
+        ordered_models,
+        cells,
+        list(unstarted),
+        dict(left_out or {}),
+    )
+
+
+def _variant(run: Run) -> Run:
+    """Return a run with the learning rate and the seed of all others."""
+    return replace(run, seed=0, training=replace(run.training, lr=1.0))
+
+
+def _labels(named: Sequence[tuple[str, object]]) -> list[str]:
+    """Return a label for each value, which tells it from other values of the same name by the settings that differ."""
+    settings = [dict(leaves(to_json(value))) for _, value in named]
+    labels = []
+    for (name, _), own in zip(named, settings, strict=True):
+        others = [other for (same, _), other in zip(named, settings, strict=True) if same == name]
+        differing = [key for key in own if any(other.get(key) != own[key] for other in others)]
+        values: dict[str, list[str]] = {}
+        for key in differing:
+            words = [word for word in key.split(".") if not word.isdigit()]
+            values.setdefault(words[-1], []).append(str(own[key]))
+        labels.append(", ".join([name, *(f"{word} {' '.join(texts)}" for word, texts in values.items())]))
+    return labels
 
 
 def _position(order: list[str], name: str) -> tuple[int, str]:

@@ -6,22 +6,40 @@ The colours are distinct for colour-blind readers, the line styles in black and 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+Style = tuple[str, str | tuple[int, tuple[float, ...]]]
+
 #: Colour and line style of each model.
-STYLES = {
+STYLES: dict[str, Style] = {
     "DS4D": ("#0072B2", "-"),
-    "DS4D narrow": ("#56B4E9", "-"),
+    "DS4D narrow": ("#56B4E9", (0, (12, 1.5))),
     "S4D": ("#D55E00", "--"),
     "Mamba": ("#009E73", "-."),
     "LSTM": ("#000000", ":"),
     "GPT-2": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
     "Llama": ("#E69F00", (0, (7, 2))),
 }
-#: Colour and line style of all other models.
-OTHER = ("#777777", "-")
+#: Colours and line styles of all other models, one after the other.
+OTHERS: list[Style] = [
+    ("#777777", (0, (3, 1))),
+    ("#882255", (0, (3, 1, 1, 1))),
+    ("#44AA99", (0, (9, 2, 2, 2))),
+    ("#999933", (0, (2, 2))),
+    ("#332288", (0, (6, 1, 2, 1, 2, 1))),
+]
+#: Colour and line style of the chance level, which is as thin as a line of the grid.
+CHANCE: Style = ("#777777", (0, (20, 5)))
+
+
+def styles(models: Sequence[str]) -> dict[str, Style]:
+    """Return the colour and the line style of each model."""
+    others = cycle(OTHERS)
+    return {model: STYLES[model] if model in STYLES else next(others) for model in models}
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:

@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from delayssm_lab.report.collect import Cell, Results
-from delayssm_lab.report.drawing import OTHER, STYLES, legend, panels
+from delayssm_lab.report.drawing import CHANCE, legend, panels, styles
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.tasks.task import Metric
@@ -20,12 +20,14 @@ _LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D"
 def learning_curves(results: Results) -> Figure:
     """Return a figure of the validation metric during training: the median over seeds, with the quartiles as a band."""
     figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
+    style_of = styles(results.models)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
-        axis.axhline(task.chance_level(), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)))
+        color, style = CHANCE
+        axis.axhline(task.chance_level(), color=color, linewidth=0.8, linestyle=style, label="chance level")
         for model in results.models:
             cell = results.cells.get((label, model))
             if cell is not None:
-                color, style = STYLES.get(model, OTHER)
+                color, style = style_of[model]
                 steps, values = _trajectories(cell)
                 low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
                 axis.plot(steps, middle, color=color, linestyle=style, linewidth=1.8, label=model)
@@ -49,6 +51,7 @@ def learning_curves(results: Results) -> Figure:
 def learned_delays(results: Results) -> Figure | None:
     """Return a figure of each channel's initial delay and its change up to the best checkpoint, from the first seed.
 
+    If all delays of a model begin with the same value, its channels are beside each other in the order of their change.
     None if there are no models with delays.
     """
     cells = [
@@ -63,17 +66,19 @@ def learned_delays(results: Results) -> Figure | None:
     for axis, (task, model, cell) in zip(axes, cells, strict=True):
         record = cell.records[0]
         run = record.run
+        initial = {delay for before, _ in record.delays for delay in before}
         for layer, (before, after) in enumerate(record.delays):
             color, marker = _LAYERS[layer % len(_LAYERS)]
             change = np.subtract(after, before)
-            axis.scatter(before, change, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}")
-        if isinstance(run.task, DelayedMemory):  # from a data token to the position that must repeat it
-            shortest, longest = (lag + run.task.data_length for lag in run.task.lags)
+            x, change = (before, change) if len(initial) > 1 else (np.arange(len(change)), np.sort(change))
+            axis.scatter(x, change, s=14, marker=marker, color=color, alpha=0.7, label=f"layer {layer + 1}")
+        if isinstance(run.task, DelayedMemory) and len(initial) > 1:
+            shortest, longest = (lag + run.task.data_length for lag in run.task.lags)  # from a token to its answer
             margin = run.task.max_length / 100  # a fixed lag would be an invisible line
             axis.axvspan(shortest - margin, longest + margin, color="black", alpha=0.15, linewidth=0)
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_title(task if model == "DS4D" else f"{task}, {model}")
-        axis.set_xlabel("initial delay (steps)")
+        axis.set_xlabel("initial delay (steps)" if len(initial) > 1 else f"channel, all from {min(initial):g} steps")
         axis.set_ylabel("change in training (steps)")
     legend(figure, axes)
     return figure

@@ -17,6 +17,9 @@ from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 
+_CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
+_DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to its answer."
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -54,7 +57,12 @@ class Example:
 
 def write(paths: Sequence[Path], out: Path) -> Path:
     """Write the report of all runs in the paths to the directory `out`, and return the path of its page."""
-    content = contents(collect(paths))
+    return write_results(collect(paths), out)
+
+
+def write_results(results: Results, out: Path) -> Path:
+    """Write the report of some results to the directory `out`, and return the path of its page."""
+    content = contents(results)
     out.mkdir(parents=True, exist_ok=True)
     for name, data in content.items():
         files.write(out / name, data)
@@ -117,16 +125,14 @@ def _pictures(results: Results) -> Iterable[Picture]:
         "curves",
         "Learning curves",
         "Accuracy or error on validation samples during training, with the best learning rate of each model: the "
-        "median over seeds, and the quartiles as a band where there are several seeds. The dotted line is the chance "
-        "level.",
+        "median over seeds, and the quartiles as a band where there are several seeds.",
         png(figures.learning_curves(results)),
     )
     if (figure := figures.learned_delays(results)) is not None:
         yield Picture(
             "delays",
             "Learned delays",
-            "Each point is a channel: its initial delay, and its change up to the best checkpoint. The grey bar of a "
-            "delayed-memory task is the distance from a data token to the position of its answer.",
+            _DELAYS if any(isinstance(task, DelayedMemory) for task in results.tasks.values()) else _CHANNELS,
             png(figure),
         )
 

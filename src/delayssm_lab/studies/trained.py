@@ -57,7 +57,7 @@ class Shelf:
             store.add(directory, self.keeps_weights(by_directory[directory]))
 
         if failed := [outcome for outcome in sweep(missing, work, finished=keep) if outcome.error]:
-            raise RuntimeError("; ".join(map(str, failed)))
+            raise ChildProcessError("; ".join(map(str, failed)))
 
 
 #: Returns the record of a run, or None if there is none.
@@ -76,7 +76,7 @@ def of_this_code(places: Places) -> Finder:
 
 def _refuse_other_code(directory: Path, run: Run) -> None:
     """Raise if a run was begun by code that computes something else: it would go on as if nothing had happened."""
-    began = fingerprint.read(directory)
+    began = fingerprint.read(directory, run)
     if began and not fingerprint.agree(fingerprint.compute(run), began):
         raise ValueError(f"{directory} was begun by other code than this; delete it to train the run again")
 

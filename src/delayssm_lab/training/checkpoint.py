@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from delayssm.storage import tensors as tensor_file
 from delayssm.storage.tensors import Damaged
+from delayssm_lab.training.run import Run, check_settings, to_json
 
 #: The number increases when the content of a file changes its meaning.
 FORMAT = "delayssm checkpoint 2"
@@ -50,6 +51,20 @@ class TrainingProgress:
     loss: float = 0.0
     points: float = 0.0
     count: float = 0.0
+
+
+class Saved(NamedTuple):
+    """Content of a checkpoint.
+
+    Args:
+        tensors: Weights, or weights and moments, by name.
+        progress: Progress of the run.
+        settings: Settings of the run, as JSON; None if they are not in the file.
+    """
+
+    tensors: dict[str, Tensor]
+    progress: TrainingProgress
+    settings: Any
 
 
 def last(directory: Path) -> Path:
@@ -96,39 +111,55 @@ def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str,
     set_optimizer_state_dict(model, optimiser, state, options=_FULL)
 
 
-def save_training(directory: Path, tensors: dict[str, Tensor], progress: TrainingProgress) -> None:
+def save_training(directory: Path, tensors: dict[str, Tensor], progress: TrainingProgress, run: Run) -> None:
     """Write a training state as the last one. The one before it becomes `previous`."""
     path = last(directory)
     new = path.with_name("next.safetensors")
-    write(new, tensors, progress)  # fails here if the disk is full, before any file is moved
+    write(new, tensors, progress, run)  # fails here if the disk is full, before any file is moved
     if path.exists():
         os.replace(path, previous(directory))
     os.replace(new, path)
 
 
-def load_training(directory: Path) -> tuple[dict[str, Tensor], TrainingProgress] | None:
-    """Return the last training state; None if there is none yet."""
+def load_training(directory: Path, run: Run) -> Saved | None:
+    """Return the last training state of a run; None if there is none yet."""
     path = last(directory)
     if not path.exists():  # killed before the first checkpoint, or between the two moves of `save_training`
-        return read(previous(directory)) if previous(directory).exists() else None
+        return read_of(previous(directory), run) if previous(directory).exists() else None
     try:
-        return read(path)
+        return read_of(path, run)
     except Damaged as error:
         try:
-            _, before = read(previous(directory))
+            before = read_of(previous(directory), run).progress
         except (Damaged, FileNotFoundError):
             raise Damaged(f"{error}; there is no older checkpoint; start the run again in a new directory") from error
         remedy = f"the checkpoint before it, of step {before.step}, is intact: delete {path} to resume from there"
         raise Damaged(f"{error}; {remedy}") from error
 
 
-def write(path: Path, tensors: dict[str, Tensor], progress: TrainingProgress) -> None:
-    """Write tensors and progress to one file."""
+def load_weights(model: nn.Module, path: Path, run: Run) -> None:
+    """Load weights that a run has written into its model."""
+    try:
+        model.load_state_dict(read_of(path, run).tensors)
+    except RuntimeError as error:  # names or shapes differ
+        raise ValueError(f"{path} does not have the weights of this model; it was written by other code") from error
+
+
+def write(path: Path, tensors: dict[str, Tensor], progress: TrainingProgress, run: Run) -> None:
+    """Write tensors, progress and the settings of the run to one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensor_file.write(path, FORMAT, tensors, {"progress": json.dumps(asdict(progress))})
+    about = {"progress": json.dumps(asdict(progress)), "run": json.dumps(to_json(run))}
+    tensor_file.write(path, FORMAT, tensors, about)
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
+def read(path: Path) -> Saved:
     """Return what `write` wrote. Raise `Damaged` if the file is not intact."""
     tensors, about = tensor_file.read(path, FORMAT)
-    return tensors, TrainingProgress(**json.loads(about["progress"]))
+    return Saved(tensors, TrainingProgress(**json.loads(about["progress"])), json.loads(about.get("run", "null")))
+
+
+def read_of(path: Path, run: Run) -> Saved:
+    """Return what `write` wrote for a run. Raise ValueError if it was written for another one."""
+    saved = read(path)
+    check_settings(saved.settings, run, path)
+    return saved

@@ -11,7 +11,7 @@ from delayssm_lab.training.sweep import Outcome, Worker, prepare
 
 
 def sweep(
-    runs: Sequence[Run], root: Path, display: Display, cpus_per_run: int = 1, gpus_per_run: float = 0
+    runs: Sequence[Run], root: str | Path, display: Display, cpus_per_run: int = 1, gpus_per_run: float = 0
 ) -> list[Outcome]:
     """Train all runs to their end and return their outcomes. Finished runs are not trained again.
 
@@ -21,7 +21,7 @@ def sweep(
         import ray
     except ImportError:
         raise ImportError("sweeps on a cluster need the ray extra: pip install 'delayssm[ray]'") from None
-    directories, done = prepare(runs, root.resolve())
+    directories, done = prepare(runs, Path(root).resolve())
     started_here = not ray.is_initialized()
     if started_here:
         ray.init(log_to_driver=False, include_dashboard=False)

@@ -19,8 +19,7 @@ def load_model(directory: Path) -> tuple[nn.Module, Run]:
     """Return the model of a run with its best weights, in evaluation mode, and the run."""
     run, _ = load(directory)
     model = run.initial_model()
-    weights, _ = checkpoint.read(checkpoint.best(directory))
-    model.load_state_dict(weights)
+    checkpoint.load_weights(model, checkpoint.best(directory), run)
     return model.eval(), run
 
 

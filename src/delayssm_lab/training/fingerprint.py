@@ -14,7 +14,7 @@ from delayssm.storage import files
 from delayssm_lab.models.noise import noise
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training.run import Run, Training
+from delayssm_lab.training.run import Run, Training, check_settings, to_json
 
 #: Largest difference between fingerprints of the same code, relative to their first number. Machines and numbers of
 #: threads round differently.
@@ -52,10 +52,23 @@ def agree(a: Sequence[float], b: Sequence[float]) -> bool:
 
 def write(directory: Path, run: Run) -> None:
     """Write the fingerprint of a run to its directory."""
-    files.write(directory / "fingerprint.json", json.dumps(compute(run)).encode())
+    files.write(_path(directory), json.dumps({"run": to_json(run), "values": compute(run)}).encode())
 
 
-def read(directory: Path) -> list[float]:
+def read(directory: Path, run: Run) -> list[float]:
     """Return the fingerprint of the code that began a run; empty if there is none."""
-    path = directory / "fingerprint.json"
-    return list(json.loads(path.read_text())) if path.exists() else []
+    path = _path(directory)
+    if not path.exists():
+        return []
+    try:
+        content = json.loads(path.read_bytes())
+        values = content if isinstance(content, list) else content["values"]  # a list has no settings to check
+        fingerprint = [float(value) for value in values]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete the run to train it again") from error
+    check_settings(content["run"] if isinstance(content, dict) else None, run, path)
+    return fingerprint
+
+
+def _path(directory: Path) -> Path:
+    return directory / "fingerprint.json"

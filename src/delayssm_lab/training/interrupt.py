@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -13,6 +15,24 @@ EXIT_CODE = 130
 
 class Interrupted(Exception):
     """Raised when a run was interrupted, after its checkpoint has been written."""
+
+
+def leave_imports_at_once() -> None:
+    """Let Ctrl-C end the process at once, with one line, while modules are being imported.
+
+    Nothing is lost then. An exception could not pass through the code in C++ that imports run, which would abort.
+    """
+    signal.signal(signal.SIGINT, _leave_imports)
+
+
+def _leave_imports(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            sys.stderr.write("Interrupted.\n")
+            sys.stderr.flush()
+            os._exit(EXIT_CODE)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 class Interruption:

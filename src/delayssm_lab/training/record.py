@@ -19,8 +19,8 @@ from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import fingerprint
 from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.logbook import Summary, metrics_path, read_metrics, read_summary
 from delayssm_lab.training.run import Run, from_json, load, to_json
-from delayssm_lab.training.trainer import Summary, read_metrics, read_summary
 
 #: The number increases when the content of a file changes its meaning.
 FORMAT = "delayssm run 1"
@@ -105,7 +105,7 @@ def read(path: Path) -> Record:
 def of_directory(directory: Path) -> Record | None:
     """Return the record of a run from its directory; None if it has not been evaluated yet."""
     run, environment = load(directory)
-    metrics = read_metrics(directory)
+    metrics = read_metrics(directory, run)
     if not metrics:
         return None
     model, _ = load_model(directory)
@@ -113,10 +113,10 @@ def of_directory(directory: Path) -> Record | None:
     return Record(
         run,
         environment,
-        date.fromtimestamp((directory / "metrics.jsonl").stat().st_mtime).isoformat(),
+        date.fromtimestamp(metrics_path(directory).stat().st_mtime).isoformat(),
         metrics,
-        read_summary(directory),
-        fingerprint.read(directory),
+        read_summary(directory, run),
+        fingerprint.read(directory, run),
         [list(pair) for pair in zip(before, after, strict=True)],
         _answers(run, model),
     )

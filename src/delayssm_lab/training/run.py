@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,16 +16,16 @@ from cattrs.strategies import configure_tagged_union
 from cattrs.v import format_exception
 from torch import nn
 
-from delayssm.config import Config
+from delayssm.config import Config, differences
 from delayssm.models.matching import count_parameters
 from delayssm.storage import files
-from delayssm_lab.models.specs import Spec
+from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
-from delayssm_lab.training.schedules import CONSTANT, Schedule
+from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 
 AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | Text | Retrieval | GrayCIFAR | Pathfinder
 
@@ -95,6 +95,10 @@ class Training:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} must be a positive number, not {value}")
+        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
+            raise ValueError(f"weight_decay must be a number of at least 0, not {self.weight_decay}")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target must be a number, or None, not {self.target}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +118,18 @@ class Run:
     training: Training
     seed: int = 0
     label: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be at least 0 and below 2**63, not {self.seed}")
+        if isinstance(self.task, DelayedMemory) and self._is_bidirectional():
+            raise ValueError(
+                f"{self.task.label} asks for tokens that a bidirectional layer has already seen; "
+                "set bidirectional to False (on the command line --no-bidirectional)"
+            )
+
+    def _is_bidirectional(self) -> bool:
+        return isinstance(self.model, StateSpaceSpec) and self.model.layer.bidirectional
 
     @property
     def name(self) -> str:
@@ -149,10 +165,30 @@ class Run:
         """Return the number of parameters of the model."""
         return count_parameters(self.build)
 
+    def takes_the_same_steps_as(self, other: Run) -> bool:
+        """Return whether two runs take the same steps, one of them perhaps more than the other.
+
+        With a constant schedule, a step does not depend on how many will follow.
+        """
+        if not isinstance(self.training.schedule, Constant):
+            return self == other
+        training = replace(self.training, steps=other.training.steps, epochs=other.training.epochs)
+        return replace(self, training=training) == other
+
 
 def to_json(value: Any) -> Any:
     """Return a run, or any part of one, as JSON-able values."""
     return _CONVERTER.unstructure(value)
+
+
+def leaves(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each setting in the result of `to_json`, such as "training.lr" and 0.001."""
+    if isinstance(content, dict | list | tuple):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, inner in items:
+            yield from leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, content
 
 
 def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
@@ -169,7 +205,7 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
@@ -185,6 +221,29 @@ def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
         raise ValueError(f"{path} does not describe a run of this version: {reasons}") from error
 
 
+def check_settings(
+    found: Any, run: Run, path: Path, agree: Callable[[Run, Run], bool] = Run.takes_the_same_steps_as
+) -> None:
+    """Raise if a file in the directory of a run was written with other settings than config.json has now.
+
+    Args:
+        found: Settings in the file, as `to_json` returns them. None for a file without any, which is not checked:
+            the weights in results/runs have their settings in the record beside them.
+        run: The run that config.json describes.
+        path: The file.
+        agree: Returns whether the file can be one of the run.
+    """
+    if found is None:
+        return
+    made_by = from_json({"run": found, "environment": {}}, path)[0]
+    if not agree(made_by, run):
+        raise ValueError(
+            f"{path} was written with other settings than config.json has now "
+            f"({differences(to_json(made_by), to_json(run))}); restore config.json, or train the changed run in a "
+            "directory of its own"
+        )
+
+
 def _reason(error: BaseException, expected: type | None) -> str:
     """Return the text of a ValueError, which cattrs would leave out, or else its description of the error."""
     return str(error) if isinstance(error, ValueError) else format_exception(error, expected)
@@ -194,6 +253,8 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_config, lambda config: config.to_dict())
     converter.register_structure_hook_func(_is_config, lambda content, config_class: config_class.from_dict(content))
+    for plain in (bool, int, float, str):
+        converter.register_structure_hook(plain, _plain)
     for union in (Copy | Sum | WeightedSum, Schedule, Spec, AnyTask):
         configure_tagged_union(union, converter, tag_name="kind")
         converter.register_structure_hook(union, _checking_kind(union, converter.get_structure_hook(union)))
@@ -211,6 +272,15 @@ def _checking_kind(union: Any, structure: Callable[[Any, Any], Any]) -> Callable
         return structure(content, target)
 
     return checked
+
+
+def _plain(content: Any, expected: type) -> Any:
+    """Return a value of JSON as it is, where cattrs would turn 1.5 into 1 and "false" into True."""
+    if expected is float and type(content) is int:
+        return float(content)
+    if type(content) is not expected:
+        raise ValueError(f"must be of type {expected.__name__}, not {content!r}")
+    return content
 
 
 def _is_config(cls: Any) -> bool:

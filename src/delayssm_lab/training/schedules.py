@@ -16,6 +16,9 @@ class Constant:
 
     warmup: int = 0
 
+    def __post_init__(self) -> None:
+        _check_warmup(self.warmup)
+
     def factor(self, step: int, steps: int) -> float:
         """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
         return _warmup_factor(step, self.warmup)
@@ -32,6 +35,11 @@ class Cosine:
 
     warmup: int = 0
     final: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_warmup(self.warmup)
+        if not (self.final >= 0 and math.isfinite(self.final)):
+            raise ValueError(f"final must be a number of at least 0, not {self.final}")
 
     def factor(self, step: int, steps: int) -> float:
         """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
@@ -58,15 +66,23 @@ class MultiStep:
     def __post_init__(self) -> None:
         if invalid := [fraction for fraction in self.at if not 0 < fraction < 1]:
             raise ValueError(f"at must be fractions of the run between 0 and 1, not {invalid}")
+        _check_warmup(self.warmup)
+        if not (self.decay > 0 and math.isfinite(self.decay)):
+            raise ValueError(f"decay must be a positive number, not {self.decay}")
 
     def factor(self, step: int, steps: int) -> float:
         """Return the factor of the learning rate at a step, counted from 0, of `steps`."""
         return _warmup_factor(step, self.warmup) * self.decay ** sum(step >= fraction * steps for fraction in self.at)
 
 
-Schedule = Constant | Cosine | MultiStep
-CONSTANT = Constant()
-
-
 def _warmup_factor(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / (warmup + 1))
+
+
+def _check_warmup(warmup: int) -> None:
+    if warmup < 0:
+        raise ValueError(f"warmup must be at least 0, not {warmup}")
+
+
+Schedule = Constant | Cosine | MultiStep
+CONSTANT = Constant()

@@ -49,9 +49,8 @@ class Store:
 
     def model(self, run: Run) -> nn.Module:
         """Return the model of a run with its best weights, in evaluation mode."""
-        weights, _ = checkpoint.read(self._path(run, "safetensors"))
         model = run.initial_model()
-        model.load_state_dict(weights)
+        checkpoint.load_weights(model, self._path(run, "safetensors"), run)
         return model.eval()
 
     def _path(self, run: Run, kind: str) -> Path:

@@ -17,10 +17,10 @@ import torch
 
 from delayssm_lab.display import Board, Display, Status
 from delayssm_lab.environment import available_cores
-from delayssm_lab.training import trainer as training
+from delayssm_lab.training.directory import create
 from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted, Interruption
-from delayssm_lab.training.run import Run
-from delayssm_lab.training.trainer import Summary
+from delayssm_lab.training.logbook import Summary, read_summary
+from delayssm_lab.training.run import Run, load
 
 
 @dataclass(frozen=True)
@@ -81,27 +81,27 @@ class Worker:
         self._messages.close()
         code = self._process.wait()
         if code == 0:
-            return Outcome(self.directory, summary=training.read_summary(self.directory))
+            return Outcome(self.directory, summary=read_summary(self.directory, load(self.directory)[0]))
         if code == EXIT_CODE:
             return Outcome(self.directory, error="interrupted")
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return Outcome(self.directory, error=f"{lines[-1] if lines else f'exit code {code}'} (see {self._log})")
 
 
-def prepare(runs: Sequence[Run], root: Path) -> tuple[list[Path], dict[Path, Outcome]]:
+def prepare(runs: Sequence[Run], root: str | Path) -> tuple[list[Path], dict[Path, Outcome]]:
     """Create a directory for each run, and return the directories and the outcomes of finished runs."""
-    directories = [root / run.name for run in runs]
+    directories = [Path(root) / run.name for run in runs]
     if repeated := sorted({str(d) for d in directories if directories.count(d) > 1}):
         raise ValueError(f"several runs have the directory {', '.join(repeated)}; give them different seeds or labels")
     for run, directory in zip(runs, directories, strict=True):
-        training.create(directory, run)
-    summaries = {directory: training.read_summary(directory) for directory in directories}
+        create(directory, run)
+    summaries = {directory: read_summary(directory, run) for run, directory in zip(runs, directories, strict=True)}
     return directories, {d: Outcome(d, summary) for d, summary in summaries.items() if summary is not None}
 
 
 def sweep(
     runs: Sequence[Run],
-    root: Path,
+    root: str | Path,
     workers: int | None = None,
     finished: Callable[[Path], None] = lambda directory: None,
 ) -> list[Outcome]:
@@ -110,6 +110,8 @@ def sweep(
     By default there are as many workers as GPUs, or as cores if there is no GPU. On Ctrl-C each worker writes a
     checkpoint and exits. `finished` is called with the directory of each run as soon as that has ended.
     """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, or None, not {workers}")
     directories, done = prepare(runs, root)
     for directory in done:
         finished(directory)

@@ -9,7 +9,6 @@ killed and resumed therefore ends with the same bits as one that was not.
 from __future__ import annotations
 
 import atexit
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -21,40 +20,30 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from filelock import FileLock, Timeout
 from torch import distributed, nn
 
 from delayssm.allocator import keep_freed_memory
-from delayssm.config import differences
 from delayssm.layers.norms import BatchNorm
 from delayssm.layers.optim import param_groups
-from delayssm.storage import files
 from delayssm_lab.display import Display, Silent, Status
 from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
+from delayssm_lab.training.directory import locked, remove_leftovers
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
-from delayssm_lab.training.run import Run, load, to_json
+from delayssm_lab.training.logbook import (
+    Summary,
+    add_metrics,
+    check_evaluations,
+    read_metrics,
+    read_summary,
+    write_metrics,
+    write_summary,
+)
+from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.run import save as save_run
-
-Summary = dict[str, float]
-
-
-class Busy(OSError):
-    """Raised when another process is training the same run."""
-
-
-def create(directory: Path, run: Run) -> None:
-    """Create the directory of a run. If it exists, it must hold the same run."""
-    if not (directory / "config.json").exists():
-        save_run(directory, run, {})
-    elif (other := load(directory)[0]) != run:
-        raise FileExistsError(
-            f"{directory} holds another run ({differences(to_json(other), to_json(run))}); choose another directory "
-            "with --out or delete that one"
-        )
 
 
 def train(directory: Path, display: Display) -> Summary:
@@ -64,23 +53,21 @@ def train(directory: Path, display: Display) -> Summary:
     `accelerate launch`, the processes share each batch.
     """
     run, environment = load(directory)
-    if (summary := read_summary(directory)) is not None:
+    if (summary := read_summary(directory, run)) is not None:
         return summary
     keep_freed_memory()
     accelerator = make_accelerator(run)
     if not accelerator.is_main_process:
         return Trainer(run, directory, accelerator, Silent()).finish()
-    try:
-        with FileLock(directory / ".lock", timeout=0):
-            trainer = Trainer(run, directory, accelerator, display)
-            if trainer.progress.step == 0:
-                fingerprint.write(directory, run)
-                save_run(directory, run, describe())
-            else:
-                _warn_of_changes(environment, display)
-            return trainer.finish()
-    except Timeout:
-        raise Busy(f"another process is training the run in {directory}; wait for it or stop it") from None
+    with locked(directory):
+        remove_leftovers(directory)
+        trainer = Trainer(run, directory, accelerator, display)
+        if trainer.progress.step == 0:
+            fingerprint.write(directory, run)
+            save_run(directory, run, describe())
+        else:
+            _warn_of_changes(environment, display)
+        return trainer.finish()
 
 
 def make_accelerator(run: Run, device: Device | None = None) -> Accelerator:
@@ -118,22 +105,6 @@ def _destroy_process_group() -> None:
         distributed.destroy_process_group()
 
 
-def read_summary(directory: Path) -> Summary | None:
-    """Return the summary of a finished run; None if the run is not finished."""
-    path = directory / "summary.json"
-    if not path.exists():
-        return None
-    summary: Summary = json.loads(path.read_text())
-    return summary
-
-
-def read_metrics(directory: Path) -> list[dict[str, float]]:
-    """Return one entry for each evaluation so far."""
-    path = directory / "metrics.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # a crash may have cut the last one
-
-
 class Trainer:
     """Training of a run in one process: the model, its optimiser and the progress."""
 
@@ -163,11 +134,12 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer
         self.model, self.optimiser = accelerator.prepare(model, torch.optim.AdamW(groups, fused=True))
         self.progress = TrainingProgress()
-        if (saved := checkpoint.load_training(directory)) is not None:
-            tensors, self.progress = saved
-            checkpoint.restore(self.model, self.optimiser, tensors)
+        if (saved := checkpoint.load_training(directory, run)) is not None:
+            self.progress = saved.progress
+            checkpoint.restore(self.model, self.optimiser, saved.tensors)
         # Evaluations after the checkpoint will be repeated.
-        self.metrics = [entry for entry in read_metrics(directory) if entry["step"] <= self.progress.step]
+        self.metrics = [entry for entry in read_metrics(directory, run) if entry["step"] <= self.progress.step]
+        check_evaluations(directory, self.metrics, self.progress, run)
         self.validation = self.metrics[-1][self.metric.value] if self.metrics else None
 
     def _synchronise_batch_norms(self, model: nn.Module) -> None:
@@ -185,8 +157,7 @@ class Trainer:
     def finish(self) -> Summary:
         """Train to the end of the run and return its summary."""
         if self.accelerator.is_main_process:
-            lines = "".join(f"{json.dumps(entry)}\n" for entry in self.metrics)
-            files.write(self.directory / "metrics.jsonl", lines.encode())
+            write_metrics(self.directory, self.run, self.metrics)
         with Interruption() as interruption:
             while not self._done():
                 began = time.perf_counter()
@@ -255,9 +226,9 @@ class Trainer:
             self.progress = replace(self.progress, best=value, best_step=progress.step)
             weights = checkpoint.weights(self.model)
             if self.accelerator.is_main_process:
-                checkpoint.write(checkpoint.best(self.directory), weights, self.progress)
+                checkpoint.write(checkpoint.best(self.directory), weights, self.progress, self.run)
         if self.accelerator.is_main_process:
-            files.append(self.directory / "metrics.jsonl", json.dumps(entry))
+            add_metrics(self.directory, entry)
         self.display.show(self._status(entry["train_loss"], entry[f"train_{name}"], evaluated=True))
 
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
@@ -282,7 +253,7 @@ class Trainer:
         """Write a checkpoint from which the run can be resumed."""
         tensors = checkpoint.training_state(self.model, self.optimiser)
         if self.accelerator.is_main_process:
-            checkpoint.save_training(self.directory, tensors, self.progress)
+            checkpoint.save_training(self.directory, tensors, self.progress, self.run)
 
     def _done(self) -> bool:
         target, patience = self.training.target, self.training.patience
@@ -310,14 +281,14 @@ class Trainer:
             "tokens_per_second": self._tokens_per_second(),
         }
         if self.accelerator.is_main_process:
-            files.write(self.directory / "summary.json", json.dumps(summary, indent=2).encode())
+            write_summary(self.directory, self.run, summary)
         return summary
 
     def test(self) -> float:
         """Return the metric of the best weights on the test samples, which are used for nothing else."""
         self.accelerator.wait_for_everyone()  # the first process may still be writing the weights
-        best, _ = checkpoint.read(checkpoint.best(self.directory))
-        checkpoint.restore_weights(self.model, best)
+        best = checkpoint.read_of(checkpoint.best(self.directory), self.run)
+        checkpoint.restore_weights(self.model, best.tensors)
         return self.measure(Split.TEST, self.training.test_size)[1]
 
     def _status(self, loss: float, value: float, evaluated: bool = False) -> Status:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +19,7 @@ from delayssm_lab.recipes.delayed import ALL_TASKS, AnyTaskName, preset
 from delayssm_lab.training import evaluate
 from delayssm_lab.training.interrupt import Interrupted
 from delayssm_lab.training.run import load
-from tests.support.runs import ONE_THREAD, create, finish, run, start, tiny
+from tests.support.runs import LSTM, ONE_THREAD, create, finish, run, start, tiny
 
 SMALL = (
     "--lags", 6, 6, "--data-length", 4, "--vocab-size", 12, "--d-model", 8, "--d-state", 4, "--steps", 6,
@@ -231,6 +232,7 @@ main()
         ("tyro rich matplotlib cattrs accelerate", "train copy-fixed ds4d", "lab"),
         ("cattrs", "train copy-fixed ds4d", "lab"),
         ("transformers", "train copy-fixed gpt2", "baselines"),
+        ("transformers", "sweep --tasks copy-fixed --models gpt2", "baselines"),
     ],
 )
 def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_path: Path) -> None:
@@ -241,6 +243,17 @@ def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_p
     assert f"pip install 'delayssm[{extra}]'" in errors
     assert errors.count("\n") == 1
     assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    code, out, errors = here("params")
+    assert code == 0, errors
+    assert out.count("│\n") == 8 + 24
+    assert "GPT-2" not in out
+    assert "The other models are left out: transformers is not installed" in out
+    assert "pip install 'delayssm[baselines]'" in out
 
 
 @pytest.mark.parametrize(
@@ -266,6 +279,31 @@ def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_p
         ("data check", 2, "name at least one data set"),
         ("report", 2, "name at least one directory"),
         ("sweep --model ds4d --sed 3", 2, "--sed"),
+        ("sweep --workers -3", 2, "--workers must be at least 1, not -3"),
+        ("sweep --workers 0", 2, "--workers must be at least 1, not 0"),
+        ("sweep --tasks", 2, "--tasks needs at least one value"),
+        ("sweep --models", 2, "--models needs at least one value"),
+        ("sweep --seeds", 2, "--seeds needs at least one value"),
+        ("sweep --seeds -1", 2, "seed must be at least 0"),
+        ("sweep --learning-rates nan", 2, "lr must be a positive number"),
+        ("sweep --tasks smnist --models lstm", 2, "smnist is a task for ds4d and s4d"),
+        ("eval nowhere --samples 0", 2, "--samples must be at least 1, not 0"),
+        ("eval nowhere --seed -1", 2, "--seed must be at least 0, not -1"),
+        ("resume nowhere --steps 0", 2, "--steps must be at least 1, not 0"),
+        ("resume nowhere --steps 5", 1, "nowhere is not a run"),
+        ("demo --steps -1", 2, "--steps must be at least 1, not -1"),
+        ("listen nowhere.wav --run nowhere --chunk 0", 2, "--chunk must be at least 1, not 0"),
+        ("listen nowhere.wav --run nowhere", 1, "nowhere.wav"),
+        ("reproduce nothing", 2, "there is no study nothing; there are "),
+        ("train copy-fixed ds4d --bidirectional", 2, "--no-bidirectional"),
+        ("train copy-fixed ds4d --d-state 3", 2, "d_state must be even"),
+        ("train copy-fixed ds4d --depth 0", 2, "at least one block"),
+        ("train copy-fixed gpt2 --heads 5", 2, "cannot be built"),
+        ("train copy-fixed ds4d --validation-size None", 2, "set validation_size"),
+        ("train copy-fixed ds4d --epochs 1 --steps None", 2, "set steps instead"),
+        ("train copy-fixed ds4d --seed -1", 2, "seed must be at least 0"),
+        ("train copy-fixed ds4d --weight-decay nan", 2, "weight_decay must be a number of at least 0"),
+        ("train copy-fixed ds4d --steps 1 --out /dev/null", 1, "/dev/null is a file"),
         ("train sum-fixed ds4d --max-token 19", 2, "lower max_token or raise vocab_size"),
         ("train copy-fixed ds4d --batch-size 0", 2, "batch_size must be at least 1"),
         ("resume nowhere", 1, "nowhere is not a run"),
@@ -273,11 +311,15 @@ def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_p
         ("report nowhere", 1, "there are no runs in nowhere"),
     ],
 )
-def test_wrong_usage(arguments: str, code: int, message: str, here: Here) -> None:
+def test_wrong_usage(
+    arguments: str, code: int, message: str, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     actual, out, errors = here(*arguments.split())
     assert actual == code
     assert message in out + errors
     assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -287,6 +329,8 @@ def test_wrong_usage(arguments: str, code: int, message: str, here: Here) -> Non
         (OSError("disk full"), 1, "delayssm: disk full\n"),
         (ZeroDivisionError("by zero"), 1, "delayssm: by zero\n"),
         (ImportError("no such name"), 1, "delayssm: no such name\n"),
+        (MemoryError("1 TB"), 1, "delayssm: there is not enough memory; try smaller sizes (1 TB)\n"),
+        (RuntimeError("cannot allocate 1 TB\nat"), 1, "delayssm: there is not enough memory; try smaller sizes (can"),
         (KeyboardInterrupt(), 130, "Interrupted.\n"),
         (Interrupted("1 of 2 done"), 130, "Interrupted: 1 of 2 done. Repeat the command to continue.\n"),
     ],
@@ -299,7 +343,103 @@ def test_errors_become_one_line(
         raise error
 
     monkeypatch.setattr(info, "command", fail)
-    assert here("info") == (code, "", message)
+    actual, out, errors = here("info")
+    assert (actual, out) == (code, "")
+    assert errors.startswith(message)
+    assert errors.count("\n") == 1
+
+
+def test_an_error_of_the_code_keeps_its_traceback(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(info, "command", fail)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        here("info")
+
+
+def test_version(here: Here) -> None:
+    assert here("--version") == (0, f"delayssm {version('delayssm')}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("train", "copy-fixed", "ds4d", "--help"), ("info",)])
+def test_a_reader_that_stops_reading(arguments: tuple[str, ...]) -> None:
+    with start("-m", "delayssm_lab", *arguments) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+IMPORTING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["delayssm", "info"]
+from delayssm_lab.cli import main
+main()
+"""
+
+
+def test_ctrl_c_during_imports() -> None:
+    assert run("-c", IMPORTING) == (130, "", "Interrupted.\n")
+
+
+def test_variants_of_a_run_have_directories_of_their_own(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "finish", lambda directory, run: None)
+    monkeypatch.chdir(tmp_path)
+    variants = (
+        (), ("--lr", 0.002), ("--seed", 3), ("--steps", 4000), ("--steps", 4001), ("--schedule", "cosine"),
+        ("--d-model", 30), ("--lags", 255, 256), ("--label", "S4D"), ("--lr", 0.00100000001), ("--clip", "None"),
+    )  # fmt: skip
+    for options in variants:
+        for _ in range(2):  # the same command finds its run again
+            code, _, errors = here("train", "copy-fixed", "ds4d", *options)
+            assert code == 0, errors
+    assert here("train", "copy-fixed", "s4d")[0] == 0
+    names = {path.name for path in (tmp_path / "runs" / "small").iterdir()}
+    assert len(names) == len(variants) + 1
+    plain = {"copy-fixed-ds4d-lr0.001-seed0", "copy-fixed-ds4d-lr0.002-seed0", "copy-fixed-ds4d-lr0.001-seed3"}
+    assert plain | {"copy-fixed-s4d-lr0.001-seed0"} <= names
+    assert all(load(tmp_path / "runs" / "small" / name)[0].name in name for name in names)
+
+
+def test_more_steps(tmp_path: Path, here: Here) -> None:
+    directory = create(tmp_path / "my run", tiny(LSTM, steps=4))
+    assert here("resume", directory)[0] == 0
+    code, out, errors = here("resume", directory, "--steps", 8)
+    assert code == 0, errors
+    assert "step 8/8" in out
+    assert "step 4/8" not in out
+    assert f"delayssm report '{directory}'" in out
+    assert load(directory)[0] == tiny(LSTM, steps=8)
+    code, _, errors = here("resume", directory, "--steps", 7)
+    assert code == 1
+    assert "which can only be raised, not to 7" in errors
+
+
+def test_a_report_names_what_it_leaves_out(tmp_path: Path, here: Here) -> None:
+    for seed in (0, 1):
+        directory = create(tmp_path / f"{seed}", tiny(LSTM, seed, steps=1))
+        assert here("resume", directory)[0] == 0
+    metrics = tmp_path / "1" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"step"', '"step', 1))
+    code, out, errors = here("report", tmp_path)
+    assert code == 0
+    assert "Wrote " in out
+    assert f"Left out {tmp_path / '1'}: line 2 of {metrics} is damaged" in errors
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "Left out: 1, because line 2 of " in page
+    assert "1 seed<" in page
+    code, _, errors = here("report", tmp_path / "1")
+    assert code == 1
+    assert f"none of these runs has an evaluation that can be shown; line 2 of {metrics}" in errors
 
 
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,10 +473,11 @@ def test_reproduce(tmp_path: Path, here: Here) -> None:
     code, out, _ = here("reproduce", "--list", "--out", tmp_path / "o", "--work", tmp_path / "w")
     assert code == 0
     assert f"0 of {len(FFTAccuracy().points())}" in out
+    assert "1 of 1" not in out
     code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
     assert code == 1
     assert "no step of synthetic is finished" in errors
     code, _, errors = here("reproduce", "everything")
-    assert code == 1
+    assert code == 2
     assert "there is no study everything; there are " in errors
     assert " phase, " in errors

@@ -55,7 +55,7 @@ def test_widths_are_matched(scale: Scale) -> None:
 
 
 def test_the_size_table() -> None:
-    table = {(row[0], row[1]): row for row in rows("paper")}
+    table = {(row[0], row[1]): row for row in rows("paper", [])}
     assert len(table) == 15
     assert table["copy", "DS4D"] == ("copy", "DS4D", "2", "133", "-", "64", "167,580")
     assert table["sum, weighted sum, variable", "GPT-2"][-1] == "875,980"

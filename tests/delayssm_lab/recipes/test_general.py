@@ -23,10 +23,10 @@ from delayssm_lab.tasks.texts import Text
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.evaluate import load_model, measure
-from delayssm_lab.training.run import AnyTask, Run, Training
+from delayssm_lab.training.run import AnyTask, Run, Training, save
 from delayssm_lab.training.run import load as load_run
 from delayssm_lab.training.schedules import Cosine, MultiStep
-from tests.support.runs import create, finish, start
+from tests.support.runs import create, finish, read_metrics, read_summary, start
 
 #: The paper's table: depth, H, N, p, omega, norm, pre-norm, batch, lr, dt lr, weight decay, epochs.
 TABLE = {
@@ -156,11 +156,11 @@ def _tiny(task: AnyTask = BIDMC("HR", every=40), **settings: object) -> Run:  # 
 @pytest.mark.usefixtures("data", "one_thread")
 def test_training_by_epochs_with_a_test_at_the_end(tmp_path: Path) -> None:
     run = _tiny()
-    training.create(tmp_path / "run", run)
+    create(tmp_path / "run", run)
     assert load_run(tmp_path / "run")[0] == run
     summary = training.train(tmp_path / "run", Silent())
     assert summary["steps"] == run.steps == math.ceil(2 * 28 / 5)
-    metrics = training.read_metrics(tmp_path / "run")
+    metrics = read_metrics(tmp_path / "run")
     assert summary["rmse"] == min(entry["rmse"] for entry in metrics)
     model, _ = load_model(tmp_path / "run")
     assert measure(model, run.task, Split.TEST, 100, run.seed) == pytest.approx(summary["test_rmse"], rel=1e-5)
@@ -170,8 +170,8 @@ def test_training_by_epochs_with_a_test_at_the_end(tmp_path: Path) -> None:
 def test_batch_statistics_survive_an_interruption(tmp_path: Path) -> None:
     """Running means are saved, so that a resumed run ends with the same bits."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    training.create(whole, _tiny(SequentialMNIST()))
-    training.create(parts, _tiny(SequentialMNIST()))
+    create(whole, _tiny(SequentialMNIST()))
+    create(parts, _tiny(SequentialMNIST()))
     expected = training.train(whole, Silent())
     run, _ = load_run(parts)
     trainer = training.Trainer(run, parts, training.make_accelerator(run), Silent())
@@ -202,7 +202,7 @@ def test_two_processes_end_as_one(task: AnyTask, norm: Norm, tmp_path: Path) -> 
     two_processes = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"
     code, _, errors = finish(start(*two_processes, "-m", "delayssm_lab", "resume", two))
     assert code == 0, errors
-    summary = training.read_summary(two)
+    summary = read_summary(two)
     name = task.metric.value
     assert summary is not None
     assert summary[f"test_{name}"] == pytest.approx(expected[f"test_{name}"], rel=1e-4)
@@ -222,16 +222,16 @@ def test_shares_of_a_batch_must_be_equal_for_batch_norm(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("data", "one_thread")
 def test_patience_ends_a_run_early(tmp_path: Path) -> None:
-    training.create(tmp_path, _tiny(epochs=None, steps=90, evaluate_every=1, patience=2, lr=1e-12))
+    create(tmp_path, _tiny(epochs=None, steps=90, evaluate_every=1, patience=2, lr=1e-12))
     summary = training.train(tmp_path, Silent())
-    entries = training.read_metrics(tmp_path)
+    entries = read_metrics(tmp_path)
     assert summary["steps"] == entries[-1]["step"] < 90
     assert sum(entry["step"] > summary["best_step"] for entry in entries) == 2
 
 
 @pytest.mark.usefixtures("data", "one_thread")
 def test_an_error_small_enough_ends_a_run_early(tmp_path: Path) -> None:
-    training.create(tmp_path, _tiny(target=1e9))
+    create(tmp_path, _tiny(target=1e9))
     assert training.train(tmp_path, Silent())["steps"] == 6  # two evaluations, one every three steps
 
 
@@ -249,6 +249,6 @@ def test_every_preset_can_be_written_down(tmp_path: Path) -> None:
     for name in BENCHMARKS:
         for scale in (paper, small):
             run = scale(name, "ds4d")
-            training.create(tmp_path / f"{name}-{scale.__name__}", run)
+            save(tmp_path / f"{name}-{scale.__name__}", run, {})
             assert load_run(tmp_path / f"{name}-{scale.__name__}")[0] == run
     assert benchmarks.paper("text", "ds4d").name == "text-ds4d-lr0.01-seed0"

@@ -5,16 +5,23 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from delayssm_lab.display import Silent
-from delayssm_lab.report import page
-from delayssm_lab.report.collect import collect
+from delayssm_lab.recipes.delayed import preset
+from delayssm_lab.report import figures, page
+from delayssm_lab.report.collect import collect, group
+from delayssm_lab.report.drawing import CHANCE, OTHERS, STYLES, styles
+from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import trainer as training
-from tests.support.runs import LSTM, TASK, create, tiny
+from delayssm_lab.training.record import LayerDelays, Record
+from delayssm_lab.training.run import Run
+from tests.support.runs import LSTM, TASK, create, read_metrics, tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -25,14 +32,14 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 def runs(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     """Directory of runs: DS4D with two seeds, LSTM with two learning rates, and a run that has not started."""
     root = tmp_path_factory.mktemp("runs")
-    for run in (tiny(), tiny(seed=1), tiny(LSTM), tiny(LSTM, lr=2e-2, steps=40)):
+    for run in (tiny(), tiny(seed=1), tiny(LSTM, steps=40), tiny(LSTM, lr=2e-2, steps=40)):
         training.train(create(root / run.name, run), Silent())
     create(root / "later", tiny(seed=2))
     return root
 
 
 def _metrics(directory: Path) -> list[float]:
-    return [json.loads(line)["accuracy"] for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [entry["accuracy"] for entry in read_metrics(directory)]
 
 
 def test_the_numbers_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
@@ -80,8 +87,51 @@ def test_answers_are_shown(runs: Path, tmp_path: Path) -> None:
 def test_nothing_to_report(tmp_path: Path, runs: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there are no runs"):
         collect([tmp_path])
-    with pytest.raises(ValueError, match="has been evaluated yet"):
+    with pytest.raises(ValueError, match="none of these runs has an evaluation"):
         collect([runs / "later"])
+
+
+def _record(run: Run, delays: list[LayerDelays], accuracy: float = 0.5) -> Record:
+    metrics = [{"step": step, "accuracy": accuracy, "seconds": 1.0} for step in (5, 10)]
+    return Record(run, {"revision": "x", "threads": "1"}, "2026-01-01", metrics, None, [], delays, [])
+
+
+def test_a_report_on_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SequentialMNIST, "chance_level", lambda task: 0.1)
+    run = preset("smnist", "ds4d", "small")
+    results = group([_record(run, [[[28.0] * 5, [28.0, 29.0, 27.0, 30.0, 28.5]]])])
+    html = page.contents(results)["index.html"].decode()
+    assert "<title>General benchmarks</title>" in html
+    assert "delayed-memory" not in html
+    figure = figures.learned_delays(results)
+    assert figure is not None
+    (axis,) = figure.axes
+    (points,) = (np.asarray(found.get_offsets()) for found in axis.collections)
+    assert points.tolist() == [[0, -1], [1, 0], [2, 0.5], [3, 1], [4, 2]]  # not all above 28
+    assert "28 steps" in axis.get_xlabel()
+
+
+def test_every_line_has_a_style_of_its_own(runs: Path) -> None:
+    assert len({repr(style) for _, style in (*STYLES.values(), *OTHERS, CHANCE)}) == len(STYLES) + len(OTHERS) + 1
+    assert len(set(styles(["DS4D", "mine", "LSTM", "yours"]).values())) == 4
+    figure = figures.learning_curves(collect([runs]))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["chance level", "LSTM", "DS4D"]
+
+
+def test_variants_are_told_apart() -> None:
+    longer = replace(tiny(steps=24), seed=1)
+    other_task = replace(tiny(), task=replace(TASK, lags=(5, 8)))
+    run_values = {tiny(): 0.1, tiny(seed=1): 0.2, longer: 0.5, other_task: 0.7}
+    results = group([_record(run, [], value) for run, value in run_values.items()])
+    assert list(results.tasks) == ["Copy, variable delay, lags 5", "Copy, variable delay, lags 6"]
+    assert results.models == ["DS4D", "DS4D, steps 12", "DS4D, steps 24"]
+    means = {key: cell.mean for key, cell in results.cells.items()}
+    assert means == {
+        ("Copy, variable delay, lags 6", "DS4D, steps 12"): pytest.approx(0.15),
+        ("Copy, variable delay, lags 6", "DS4D, steps 24"): 0.5,
+        ("Copy, variable delay, lags 5", "DS4D"): 0.7,
+    }
 
 
 @pytest.mark.skipif(BROWSER is None and "CI" not in os.environ, reason="needs Chromium to show the page")

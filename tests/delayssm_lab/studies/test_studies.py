@@ -24,7 +24,7 @@ from delayssm_lab.studies.phase import Phase
 from delayssm_lab.studies.stability import Stability, radius, share
 from delayssm_lab.studies.synthetic import PaperScale, Synthetic, comparison, paper_runs, small_contests
 from delayssm_lab.studies.trained import Shelf, of_this_code
-from delayssm_lab.study import Places
+from delayssm_lab.study import Entry, Journal, Places
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
 from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
@@ -55,6 +55,7 @@ def test_names_are_unique_and_nothing_is_done_in_the_beginning(tmp_path: Path) -
         done, total = study.progress(places)
         assert total > 0
         assert done == (1 if study.name in ("phase", "stability", "pathfinder-images") else 0)
+        assert study.done(places) in (f"0 of {total}", "no steps")
         assert study.results(places) == ("none yet", "unknown")
 
 
@@ -70,6 +71,36 @@ def test_phase(tmp_path: Path) -> None:
     echo = np.array(spike["with event"]) - np.array(spike["background"])
     assert echo[study.onset + 2] > 1  # the event
     assert echo[study.onset + study.k + 3] < -1  # comes back with the opposite sign
+
+
+def test_the_list_of_studies_tells_what_is_there(tmp_path: Path) -> None:
+    study, places = Phase(), Places(tmp_path / "work", tmp_path / "results")
+    make_at(study, places)
+    out = places.results / "phase"
+    assert study.results(places)[0].startswith(f"{out} of 20")
+    about = json.loads((out / "about.json").read_text())
+    assert about["files"] == ["phase.png", "responses.json"]
+    (out / "about.json").write_text(json.dumps({**about, "done": 3, "total": 3}))
+    assert study.results(places)[0].endswith(", by an earlier version of the study")
+    (out / "phase.png").unlink()
+    assert study.results(places)[0] == f"{out} has lost phase.png"
+    (out / "about.json").write_text("{}")
+    assert "about.json is damaged" in study.results(places)[0]
+    (out / "about.json").write_text("{")
+    assert "about.json is damaged" in study.results(places)[0]
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    entry = Entry({"n": 1}, {"seconds": 2.0}, 3.0, "2026-01-01", {})
+    journal = Journal(tmp_path / "study.jsonl")
+    journal.add(entry)
+    with journal.path.open("a") as file:
+        file.write('{"point"')  # cut off by a crash
+    assert journal.entries() == [entry]
+    for text in ('{"point"', '{"point": {}}', "7"):
+        journal.path.write_text(f"{text}\n")
+        with pytest.raises(ValueError, match=r"line 1 of .*study\.jsonl is damaged .*delete the line to measure"):
+            journal.entries()
 
 
 def test_stability(tmp_path: Path) -> None:

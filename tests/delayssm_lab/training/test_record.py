@@ -14,7 +14,7 @@ from delayssm_lab.training import fingerprint, record, store
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.store import Store
-from tests.support.runs import LSTM, create, tiny
+from tests.support.runs import LSTM, create, read_metrics, read_summary, tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,8 +34,8 @@ def test_a_record_is_read_as_it_was_written(directory: Path, tmp_path: Path) -> 
     found = kept.find(tiny())
     assert found == record.of_directory(directory)
     assert found is not None
-    assert found.metrics == training.read_metrics(directory)
-    assert found.summary == training.read_summary(directory)
+    assert found.metrics == read_metrics(directory)
+    assert found.summary == read_summary(directory)
     model, run = load_model(directory)
     assert found.answers == run.task.answers(model, run.task.batch(0, Split.VALIDATION, [0]))[0].tolist()
     assert [len(layer[0]) for layer in found.delays] == [8, 8]

@@ -131,7 +131,7 @@ def test_unknown_and_damaged_configurations_are_errors(tmp_path: Path) -> None:
     [
         {"contour": "paper"},
         {"branch_fraction": (0.01, 0.5)},
-        {"contour": "float32", "delays": 7.0, "init": "inv", "input": "absorbed", "bidirectional": True},
+        {"contour": "float32", "delays": 7.0, "init": "inv", "input": "absorbed"},
     ],
     ids=lambda options: ", ".join(options),
 )
@@ -195,7 +195,17 @@ def test_schedules() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("steps", 0), ("batch_size", 0), ("lr", -1.0), ("lr", float("nan")), ("clip", 0.0), ("rows_at_once", 0)],
+    [
+        ("steps", 0),
+        ("batch_size", 0),
+        ("lr", -1.0),
+        ("lr", float("nan")),
+        ("clip", 0.0),
+        ("rows_at_once", 0),
+        ("weight_decay", -0.1),
+        ("weight_decay", float("nan")),
+        ("target", float("nan")),
+    ],
 )
 def test_wrong_settings_are_errors(setting: str, value: float) -> None:
     with pytest.raises(ValueError, match=setting):
@@ -206,3 +216,54 @@ def test_a_task_that_runs_do_not_know_is_refused_before_anything_is_written(tmp_
     with pytest.raises(TypeError, match="str is not a task of runs; add it to AnyTask"):
         runs.save(tmp_path / "run", replace(tiny(), task="copy"), {})  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Constant(warmup=-1), "warmup must be at least 0, not -1"),
+        (lambda: Cosine(warmup=-1), "warmup must be at least 0, not -1"),
+        (lambda: Cosine(final=float("nan")), "final must be a number of at least 0, not nan"),
+        (lambda: MultiStep(at=(0.5,), warmup=-2), "warmup must be at least 0, not -2"),
+        (lambda: MultiStep(at=(0.5,), decay=0.0), "decay must be a positive number, not 0"),
+    ],
+)
+def test_wrong_schedules_are_errors(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda c: c["training"].update(steps="12"), r"must be of type int, not '12' @ run\.training\.steps"),
+        (lambda c: c["training"].update(steps=1.5), r"must be of type int, not 1\.5 @ run\.training\.steps"),
+        (lambda c: c["training"].update(decay_output="false"), r"must be of type bool, not 'false' @ .*decay_output"),
+        (lambda c: c["training"].update(lr="fast"), r"must be of type float, not 'fast' @ run\.training\.lr"),
+        (lambda c: c["training"].update(lr=-1), r"lr must be a positive number, not -1"),
+        (lambda c: c.update(seed=True), r"must be of type int, not True @ run\.seed"),
+        (lambda c: c.update(seed=-1), r"seed must be at least 0"),
+        (lambda c: c["task"].update(lags=[8, 6]), r"lags must be two numbers of at least 0.* @ run\.task"),
+    ],
+)
+def test_the_reason_of_a_wrong_value_is_told(damage: Callable[[Any], object], message: str, tmp_path: Path) -> None:
+    runs.save(tmp_path, tiny(), {})
+    path = tmp_path / "config.json"
+    content = json.loads(path.read_text())
+    damage(content["run"])
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} does not describe a run .*: .*{message}"):
+        runs.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("copy", "ds4d", "small"), "there is no task 'copy'; there are copy-fixed, copy-variable, "),
+        (("copy-fixed", "s5", "small"), "there is no model 's5'; there are ds4d, "),
+        (("copy-fixed", "ds4d", "big"), "there is no scale 'big'; there are small, paper"),
+    ],
+)
+def test_names_that_are_unknown(names: tuple[Any, Any, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        grid([names[0]], [names[1]], names[2])

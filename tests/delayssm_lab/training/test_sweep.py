@@ -12,10 +12,9 @@ import pytest
 
 from delayssm_lab.display import Silent
 from delayssm_lab.training import cluster
-from delayssm_lab.training import trainer as training
 from delayssm_lab.training.run import Run
 from delayssm_lab.training.sweep import Outcome, prepare, sweep
-from tests.support.runs import LSTM, ONE_THREAD, finish, start, tiny
+from tests.support.runs import IMPORTABLE, LSTM, ONE_THREAD, finish, read_summary, start, tiny
 
 FAILING = "lstm-lr1e+30-seed0"
 
@@ -35,7 +34,7 @@ def _check(outcomes: Sequence[Outcome], runs: Sequence[Run], root: Path) -> None
     assert failed[0].summary is None
     for outcome in outcomes:
         if outcome not in failed:
-            assert outcome.summary == training.read_summary(outcome.directory)
+            assert outcome.summary == read_summary(outcome.directory)
             assert outcome.summary["steps"] == 12
 
 
@@ -91,7 +90,7 @@ def test_ctrl_c_lets_each_worker_save(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(INTERRUPTED)
     root = tmp_path / "runs"
-    process = start(script, root, environment={"PYTHONPATH": str(Path(__file__).parents[3])})
+    process = start(script, root, environment=IMPORTABLE)
     deadline = time.monotonic() + 120
     while len(list(root.glob("*/last/training.safetensors"))) < 2:
         assert process.poll() is None, finish(process)
@@ -128,3 +127,16 @@ def test_runs_need_directories_of_their_own(tmp_path: Path) -> None:
     prepare([tiny()], tmp_path)
     with pytest.raises(FileExistsError, match=r"holds another run .*training\.steps is 12 there and 13 here.*--out"):
         prepare([replace(tiny(), label="DS4D", training=tiny(steps=13).training)], tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, -3])
+def test_there_is_at_least_one_worker(workers: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"workers must be at least 1, or None, not {workers}"):
+        sweep([tiny(LSTM)], tmp_path, workers)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_place_of_a_sweep_may_be_a_string(tmp_path: Path) -> None:
+    (outcome,) = sweep([tiny(LSTM, steps=1)], str(tmp_path), workers=1)
+    assert outcome.directory == tmp_path / tiny(LSTM).name
+    assert outcome.summary is not None

@@ -22,7 +22,22 @@ from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, evaluate
 from delayssm_lab.training import trainer as training
-from tests.support.runs import DS4D, LSTM, ONE_THREAD, TASK, create, finish, run, start, tiny
+from delayssm_lab.training.directory import Busy
+from delayssm_lab.training.run import load, save
+from tests.support.runs import (
+    DS4D,
+    IMPORTABLE,
+    LSTM,
+    ONE_THREAD,
+    TASK,
+    create,
+    finish,
+    read_metrics,
+    read_summary,
+    run,
+    start,
+    tiny,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,7 +68,7 @@ def _state(directory: Path) -> dict[str, torch.Tensor]:
 
 
 def _without_times(directory: Path) -> list[dict[str, float]]:
-    return [{k: v for k, v in entry.items() if k != "seconds"} for entry in training.read_metrics(directory)]
+    return [{k: v for k, v in entry.items() if k != "seconds"} for entry in read_metrics(directory)]
 
 
 def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
@@ -72,9 +87,9 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
     }  # fmt: skip
     config = json.loads((directory / "config.json").read_text())
     assert {"torch", "backend", "threads", "revision"} <= config["environment"].keys()
-    metrics = training.read_metrics(directory)
+    metrics = read_metrics(directory)
     assert [entry["step"] for entry in metrics] == [4, 8, 12]
-    assert summary == training.read_summary(directory)
+    assert summary == read_summary(directory)
     assert summary["accuracy"] == max(entry["accuracy"] for entry in metrics)
     assert summary["steps"] == 12
     assert [status.step for status in recorder.shown if not status.evaluated] == list(range(1, 13))
@@ -123,7 +138,7 @@ def test_it_learns(tmp_path: Path) -> None:
     run = tiny(model, steps=200, batch_size=32, lr=2e-2, evaluate_every=20, target=0.6)
     summary = training.train(create(tmp_path, replace(run, task=task)), Silent())
     assert summary["steps"] < 200  # stopped at the target
-    reached = [entry["accuracy"] >= 0.6 for entry in training.read_metrics(tmp_path)]
+    reached = [entry["accuracy"] >= 0.6 for entry in read_metrics(tmp_path)]
     assert reached[-2:] == [True, True]
     assert not any(a and b for a, b in pairwise(reached[:-1]))  # no two in a row before
 
@@ -169,7 +184,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     time.sleep(0.3)
     victim.kill()
     assert finish(victim)[0] == -signal.SIGKILL
-    assert training.read_summary(killed) is None
+    assert read_summary(killed) is None
     step = checkpoint.read(checkpoint.last(killed))[1].step
     assert 0 < step < LONG["steps"]
     resumed = start("-m", "delayssm_lab.training.worker", killed)
@@ -255,8 +270,7 @@ for stop in (6, 12):  # to the middle, and from its checkpoint to the end
 def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     script = tmp_path / "sharded.py"
     script.write_text(SHARDED)
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
-    code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=environment))
+    code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=IMPORTABLE))
     assert code == 0, errors
     training.train(create(tmp_path / "one", tiny(DS4D.with_layer(dropout=0.0))), Silent())
     a, b = _state(tmp_path / "one"), _state(tmp_path / "two")
@@ -267,7 +281,7 @@ def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
 
 def _stopped_at(directory: Path, *steps: int) -> None:
     """Train a run with checkpoints at these steps, up to the last of them."""
-    run = training.load(directory)[0]
+    run = load(directory)[0]
     trainer = training.Trainer(run, directory, training.make_accelerator(run), Silent())
     while trainer.progress.step < steps[-1]:
         trainer.step()
@@ -329,14 +343,14 @@ def test_no_room_for_a_checkpoint_leaves_the_last_one(tmp_path: Path) -> None:
     assert checkpoint.last(directory).read_bytes() == before
     assert not list(directory.rglob("*.part"))
     training.train(directory, Silent())  # with room again it goes on
-    assert training.read_summary(directory) is not None
+    assert read_summary(directory) is not None
 
 
 def test_a_crash_between_two_files_loses_nothing(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny())
     _stopped_at(directory, 2, 3)
     os.replace(checkpoint.last(directory), checkpoint.previous(directory))  # as `save_training` does first
-    state = checkpoint.load_training(directory)
+    state = checkpoint.load_training(directory, tiny())
     assert state is not None
     assert state[1].step == 3
 
@@ -346,14 +360,14 @@ def test_a_torn_line_of_metrics_is_measured_again(tmp_path: Path) -> None:
     training.train(directory, Silent())
     path = directory / "metrics.jsonl"
     path.write_text(path.read_text() + '{"step": 16, "accu')
-    assert [entry["step"] for entry in training.read_metrics(directory)] == [4, 8, 12]
+    assert [entry["step"] for entry in read_metrics(directory)] == [4, 8, 12]
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny(lr=1e30, clip=None))
     with pytest.raises(FloatingPointError, match="a lower learning rate"):
         training.train(directory, Silent())
-    assert training.read_summary(directory) is None
+    assert read_summary(directory) is None
 
 
 def test_training_in_a_thread(tmp_path: Path) -> None:
@@ -373,7 +387,7 @@ def test_two_damaged_checkpoints(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny())
-    with FileLock(directory / ".lock"), pytest.raises(training.Busy, match="another process is training the run"):
+    with FileLock(directory / ".lock"), pytest.raises(Busy, match="another process is training the run"):
         training.train(directory, Silent())
 
 
@@ -387,8 +401,8 @@ def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_changed_environment_is_mentioned(tmp_path: Path) -> None:
     directory, recorder = create(tmp_path, tiny()), Recorder()
     _stopped_at(directory, 4)
-    run, _ = training.load(directory)
-    training.save_run(directory, run, {**training.describe(), "torch": "1.0"})
+    run, _ = load(directory)
+    save(directory, run, {**training.describe(), "torch": "1.0"})
     training.train(directory, recorder)
     assert len(recorder.said) == 1
     assert "torch 1.0 -> " in recorder.said[0]

@@ -1,0 +1,108 @@
+"""Directories of runs: how they are created, locked, cleaned, and extended by more steps."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from delayssm.config import differences
+from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.task import Split
+from delayssm_lab.training import checkpoint, logbook
+from delayssm_lab.training.run import Run, load, save, to_json
+from delayssm_lab.training.schedules import Constant
+
+
+class Busy(OSError):
+    """Raised when another process is training the same run."""
+
+
+def create(directory: Path, run: Run) -> None:
+    """Create the directory of a run, once it is certain that the run can begin. If it exists, it must hold that run."""
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"{directory} is a file, not the directory of a run; choose another with --out")
+    if not (directory / "config.json").exists():
+        check(run)
+        check_data(run)
+        save(directory, run, {})
+    elif (other := load(directory)[0]) != run:
+        extension = f"; to give it more steps: delayssm resume {shlex.quote(str(directory))} --steps STEPS"
+        raise FileExistsError(
+            f"{directory} holds another run ({differences(to_json(other), to_json(run))}); choose another directory "
+            f"with --out or delete that one{extension if run.takes_the_same_steps_as(other) else ''}"
+        )
+
+
+def check(run: Run) -> None:
+    """Raise ValueError if a run cannot be trained to its end, or its model cannot be built. Nothing is computed."""
+    if isinstance(run.task, DelayedMemory):
+        _ = run.steps  # raises an error if epochs are given
+        if run.training.validation_size is None:
+            raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")
+    try:
+        run.parameters()
+    except ImportError:
+        raise
+    except Exception as error:  # whatever torch and transformers raise for sizes that do not fit
+        raise ValueError(f"the model of this run cannot be built: {error or type(error).__name__}") from error
+
+
+def check_data(run: Run) -> None:
+    """Raise an error if the data of a run is not prepared or too small."""
+    for split in Split:
+        run.task.size(split)
+    if run.steps < 1:
+        raise ValueError(f"{run.training.epochs} epochs are less than one step; raise epochs")
+
+
+@contextmanager
+def locked(directory: Path, timeout: float = 0) -> Iterator[None]:
+    """Keep other processes from training a run, or raise `Busy` if one still does after `timeout` seconds."""
+    try:
+        with FileLock(directory / ".lock", timeout=timeout):
+            yield
+    except Timeout:
+        raise Busy(f"another process is training the run in {directory}; wait for it or stop it") from None
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove files that killed processes have begun to write. The run must be locked."""
+    for folder in (directory, checkpoint.best(directory).parent, checkpoint.last(directory).parent):
+        for path in folder.glob(".*.part"):
+            writer = re.fullmatch(r"\..+\.(\d+)\.part", path.name)
+            if writer is not None and not psutil.pid_exists(int(writer[1])):
+                path.unlink(missing_ok=True)
+
+
+def extend(directory: Path, steps: int) -> None:
+    """Give a run more steps. When it is resumed, it ends as a run that had as many from the beginning.
+
+    A run whose learning rate depends on the number of steps cannot be extended, as its first steps would be others.
+    """
+    load(directory)  # raises an error if it is no run
+    with locked(directory, timeout=10):  # the processes of `torchrun` come here one after the other
+        run, environment = load(directory)
+        longer = replace(run, training=replace(run.training, steps=steps, epochs=None))
+        if longer == run:
+            return
+        if steps < run.steps:
+            raise ValueError(f"{directory} is a run of {run.steps} steps, which can only be raised, not to {steps}")
+        if not isinstance(run.training.schedule, Constant):
+            raise ValueError(
+                f"{directory} has the schedule {type(run.training.schedule).__name__}, by which the learning rate "
+                f"depends on the number of steps from the beginning; train a run of {steps} steps in a directory of "
+                "its own"
+            )
+        saved = checkpoint.load_training(directory, run)
+        if saved is not None:
+            logbook.check_evaluations(directory, logbook.read_metrics(directory, run), saved.progress, longer)
+        # In this order, because a summary beside the new configuration would be one of the longer run.
+        logbook.summary_path(directory).unlink(missing_ok=True)
+        save(directory, longer, environment)
