@@ -1,7 +1,10 @@
 """Files that are complete at every moment, and digests of their content."""
 
+import glob
 import hashlib
 import os
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +13,12 @@ from torch import Tensor
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file atomically: beside it first, then in its place. If that fails, the old file is untouched."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write a file atomically: beside it first, then in its place. If that fails, the old file is untouched.
+
+    If the process is killed in between, the next one that writes the file removes what it finds beside it.
+    """
+    remove_leftovers(path.parent, path.name)
+    partial = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
     try:
         with partial.open("wb") as file:
             file.write(content)
@@ -23,6 +30,25 @@ def write(path: Path, content: bytes) -> None:
         raise OSError(error.errno, f"could not write {path}: {error.strerror}{kept}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remove_leftovers(directory: Path, name: str = "*") -> None:
+    """Remove what killed processes of this machine have begun to write: for one file, or for all in a directory."""
+    pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)\.part")
+    for path in directory.glob(f".{name if name == '*' else glob.escape(name)}.*.part"):
+        writer = pattern.fullmatch(path.name)
+        if writer is not None and not _is_alive(int(writer[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
 
 
 def append(path: Path, line: str) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
 from delayssm.config import differences
+from delayssm.storage import files
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, logbook
@@ -75,10 +74,7 @@ def locked(directory: Path, timeout: float = 0) -> Iterator[None]:
 def remove_leftovers(directory: Path) -> None:
     """Remove files that killed processes have begun to write. The run must be locked."""
     for folder in (directory, checkpoint.best(directory).parent, checkpoint.last(directory).parent):
-        for path in folder.glob(".*.part"):
-            writer = re.fullmatch(r"\..+\.(\d+)\.part", path.name)
-            if writer is not None and not psutil.pid_exists(int(writer[1])):
-                path.unlink(missing_ok=True)
+        files.remove_leftovers(folder)
 
 
 def extend(directory: Path, steps: int) -> None:

@@ -1,7 +1,9 @@
 """Batches of streams: rows that come and go, files, and one compiled call per token."""
 
 import copy
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -327,6 +329,20 @@ def test_a_failed_save_leaves_the_previous_file(tmp_path: Path, monkeypatch: pyt
         stack.init_state(2).save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    host = socket.gethostname()
+    dead, alive, elsewhere = (
+        tmp_path / f".state.{name}.part" for name in (f"{host}.{process.pid}", f"{host}.{os.getppid()}", "other.1")
+    )
+    for path in (dead, alive, elsewhere):
+        path.write_bytes(b"half")
+    stack = _make(STACKS["DS4D"])
+    stack.init_state(1).save(tmp_path / "state")
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere, tmp_path / "state"])
 
 
 STREAMING = """

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,10 +175,10 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     for place in places:
         place.mkdir(exist_ok=True)
         for writer in (process.pid, os.getppid()):
-            (place / f".model.safetensors.{writer}.part").write_bytes(b"half")
+            (place / f".model.safetensors.{socket.gethostname()}.{writer}.part").write_bytes(b"half")
         (place / ".part").write_bytes(b"of a user")
     training.train(path, Silent())
-    names = {".part", f".model.safetensors.{os.getppid()}.part"}
+    names = {".part", f".model.safetensors.{socket.gethostname()}.{os.getppid()}.part"}
     assert [{found.name for found in place.glob(".*part")} for place in places] == [names] * 3
 
 
