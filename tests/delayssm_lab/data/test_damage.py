@@ -197,7 +197,7 @@ def test_a_bit_turned_over_in_a_zip(tmp_path: Path) -> None:
     published.zipped(tmp_path / "open", tmp_path / "a.zip")
     change(bytes(range(256)), bytes(255) + b"\1")(tmp_path / "a.zip")
     with pytest.raises(DataError, match=r"a\.zip: x: damaged"):
-        ZipArchive(tmp_path / "a.zip").read("x")
+        ZipArchive(tmp_path / "a.zip").read("x", limit=1000)
 
 
 def test_several_copies(tmp_path: Path) -> None:
@@ -212,4 +212,4 @@ def test_hidden_folders_are_not_looked_into(tmp_path: Path) -> None:
     put(tmp_path / "y" / "z.gz", gzip.compress(b"z"))
     tree = Folder(tmp_path)
     assert list(tree.names) == ["y/z"]
-    assert tree.read("y/z") == b"z"
+    assert tree.read("y/z", limit=1000) == b"z"

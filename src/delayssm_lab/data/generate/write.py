@@ -46,7 +46,7 @@ def generate_documents(
     tracker = _ProgressTracker(on_progress, sum(counts.values()) + counts["train"])  # training pairs are read twice
     splits = {split: _Pairs(generator, n, seed, number, tracker) for number, (split, n) in enumerate(counts.items())}
     with _new_writer("aan") as out:
-        written = write_pairs(out, splits)
+        written = write_pairs(out, splits, "generated documents")
         out.about(**_describe("Synthetic documents in the form of AAN (not AAN)", generator, seed), counts=written)
     return out.directory
 
