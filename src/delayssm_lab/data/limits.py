@@ -65,7 +65,7 @@ READING = 1e6
 #: Smallest and largest gain of a signal, and the absolute value of its baseline: samples stay within float32.
 GAIN = (1e-6, 1e12)
 BASELINE = 1 << 31
-#: Samples that one command generates, ten times the largest published data set with a factor to spare.
+#: Samples that one command generates. The largest published data sets have 200,000.
 GENERATED = 10_000_000
 #: Seeds are 63-bit numbers, which every generator of random numbers accepts.
 SEED = (1 << 63) - 1

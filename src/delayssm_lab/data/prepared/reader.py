@@ -47,6 +47,7 @@ class Prepared(Mapping[str, NDArray[Any]]):
                 raise ValueError(f"not a file of at most {limits.ABOUT_BYTES:,} bytes")
             about: dict[str, Any] = json.loads(path.read_bytes())
             _check_types(about, _TYPES)
+            _check_types(about["counts"], dict.fromkeys(about["counts"], int))
             for name, facts in about["arrays"].items():
                 if not re.fullmatch(r"\w+", name):
                     raise ValueError(f"{name!r} is not the name of an array")

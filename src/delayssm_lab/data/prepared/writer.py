@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -212,6 +213,8 @@ def _allocate(path: Path) -> None:
     """Allocate the space of a file of zeros. Without it, filling a memory map on a full disk kills the process."""
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
+        if size > shutil.disk_usage(path.parent).free:  # without filling the disk of others first
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -136,9 +136,9 @@ class DataSet(ABC):
         tree = self.find_files(root)
         if tree is None:
             files = ", ".join(download.file for download in self.downloads)
-            where = "below" if root.is_dir() else "because there is no directory"
+            where = " below" if root.is_dir() else ", because there is no directory"
             raise DataError(
-                f"no files of {self.name} {where} {root.resolve()}. Download them with --download, "
+                f"no files of {self.name}{where} {root.resolve()}. Download them with --download, "
                 f"or put {files} from {self.page} into {(root / self.folder).resolve()}"
             )
         return tree
