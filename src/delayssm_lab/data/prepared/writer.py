@@ -137,6 +137,7 @@ class Writer(Output):
         finally:
             for ragged in self._ragged.values():
                 ragged.discard()
+            self._arrays.clear()  # closes their files
             self._stage.remove()
 
     def _finish(self) -> None:

@@ -135,8 +135,9 @@ def _read_samples(path: str, content: bytes) -> NDArray[np.int16]:
             channels, width, rate = clip.getnchannels(), clip.getsampwidth(), clip.getframerate()
             expected = clip.getnframes()
             samples = np.frombuffer(clip.readframes(expected), "<i2")
-    except (wave.Error, EOFError, ValueError) as error:
-        raise DataError(f"{path}: not a complete wave file ({error}); download it again") from error
+    except (wave.Error, EOFError, RuntimeError, ValueError) as error:  # RuntimeError for chunks beyond the end
+        reason = str(error) or "its sizes are wrong"
+        raise DataError(f"{path}: not a complete wave file ({reason}); download it again") from error
     if (channels, width, rate) != (1, 2, _RATE):
         raise DataError(
             f"{path}: {channels} channels of {8 * width} bits at {rate} Hz instead of 1 of 16 bits at {_RATE} Hz; "
