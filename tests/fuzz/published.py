@@ -11,6 +11,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import tarfile
 import warnings
 import zipfile
@@ -105,7 +106,7 @@ def _write(data: st.DataObject, folder: Path, files: Files, layout: str) -> None
             except OSError:  # a new name may collide with a folder
                 continue
         return
-    packed = _zip(files) if name.endswith(".zip") else _tar(files)
+    packed = _zip(data, files) if name.endswith(".zip") else _tar(data, files)
     if mutated and not name.endswith(".gz"):
         packed = mutate(data, packed)
     if name.endswith((".tar", ".tar.gz")) and mutated:
@@ -117,21 +118,36 @@ def _write(data: st.DataObject, folder: Path, files: Files, layout: str) -> None
     (folder / name).write_bytes(packed)
 
 
-def _tar(files: Files) -> bytes:
+def _tar(data: st.DataObject, files: Files) -> bytes:
+    """Pack files, sometimes one of them as a link, a device or something unknown."""
     target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as archive:
+    odd = data.draw(st.sampled_from([*files, *[None] * 50]), "odd entry")
+    kind = data.draw(st.sampled_from([b"1", b"2", b"3", b"4", b"6", b"7", b"S", b"L", b"K", b"x", b"g", b"Z"]), "kind")
+    form = data.draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]), "format")
+    with tarfile.open(fileobj=target, mode="w", format=form) as archive:
         for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
+            entry = tarfile.TarInfo(name if form != tarfile.USTAR_FORMAT else name[:80])
+            entry.size, entry.linkname = len(content), "/etc/passwd"
+            entry.type = kind if name == odd else tarfile.REGTYPE
+            entry.pax_headers = {"comment": "x"} if form == tarfile.PAX_FORMAT else {}
             archive.addfile(entry, io.BytesIO(content))
     return target.getvalue()
 
 
-def _zip(files: Files) -> bytes:
+def _zip(data: st.DataObject, files: Files) -> bytes:
+    """Pack files, sometimes one of them as a link, as an encrypted file, or by another method."""
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    odd = data.draw(st.sampled_from([*files, *[None] * 50]), "odd entry")
+    method = data.draw(st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]), "method")
+    mode = data.draw(st.sampled_from([0, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO]), "mode")
+    encrypted = data.draw(st.booleans(), "encrypted")
+    with zipfile.ZipFile(target, "w", compresslevel=1) as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = mode << 16 if name == odd else 0
+            archive.writestr(entry, content, method if name == odd else zipfile.ZIP_DEFLATED)
+            if name == odd and encrypted:  # the flag is written with the directory, when the archive is closed
+                entry.flag_bits |= 1
     return target.getvalue()
 
 

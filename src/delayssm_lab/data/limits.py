@@ -63,7 +63,8 @@ ABOUT_BYTES = 16 * MIB
 #: Absolute value of a reading of a monitor. Means of larger ones could overflow.
 READING = 1e6
 #: Smallest and largest gain of a signal, and the absolute value of its baseline: samples stay within float32.
-GAIN = (1e-6, 1e12)
+GAIN_LOWEST = 1e-6
+GAIN_HIGHEST = 1e12
 BASELINE = 1 << 31
 #: Samples that one command generates. The largest published data sets have 200,000.
 GENERATED = 10_000_000

@@ -92,7 +92,8 @@ class FileTree(ABC):
             for stored, file in report_damage(str(self.path), files):
                 path = self.path_of(shown[stored])
                 if stored.endswith(".gz"):
-                    file = gunzip(bounded(path, file, 2 * limit))  # what cannot be compressed grows a little
+                    grown = limit + limit // 8 + limits.CHUNK  # what cannot be compressed grows a little
+                    file = gunzip(bounded(path, file, grown))
                 yield shown[stored], bounded(path, file, limit)
 
     def read_each(self, names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:

@@ -81,6 +81,6 @@ def _parse_signal(line: str) -> Signal:
     if storage != _FORMAT or match is None:
         raise ValueError(f"{storage} {scale} is not format {_FORMAT} with a gain")
     gain, baseline = float(match["gain"]), int(match["baseline"] or zero)
-    if not limits.GAIN[0] <= gain <= limits.GAIN[1] or abs(baseline) > limits.BASELINE:
+    if not limits.GAIN_LOWEST <= gain <= limits.GAIN_HIGHEST or abs(baseline) > limits.BASELINE:
         raise ValueError(f"the gain {gain} or the baseline {baseline} is out of range")
     return Signal(" ".join(name).strip(" ,"), gain, baseline, int(first), int(checksum))
