@@ -1,9 +1,11 @@
 """Mutations of bytes and of sets of files, drawn by hypothesis."""
 
 import gzip
+import re
 import struct
 import zlib
 from collections.abc import Callable
+from pathlib import PurePosixPath
 
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ Files = dict[str, bytes]
 Mutation = Callable[[st.DataObject, bytes], bytes]
 
 EXTREMES = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
+NUMBERS = [b"0", b"-1", b"1e-300", b"1e300", b"1e999", b"nan", b"inf", b"65536", b"-32769", b"9" * 40, b"9" * 5000]
 TOKENS = [
     b"", b"\0", b"\n", b"\r", b"\t", b'"', b",", b" ", b"/", b"../", b"-", b"-1", b"nan", b"inf", b"1e999", b"0",
     b"9" * 40, b"9" * 5000, b"\xff\xfe", b"\xed\xa0\x80", "\N{ARABIC-INDIC DIGIT THREE}".encode(), "\u2028".encode(),
@@ -53,6 +56,15 @@ def replace(data: st.DataObject, content: bytes) -> bytes:
     return separator.join(fields) + content[4000:]
 
 
+def renumber(data: st.DataObject, content: bytes) -> bytes:
+    """Replace a number in a text by an extreme or impossible one."""
+    numbers = list(re.finditer(rb"-?\d+(\.\d+)?", content[:4000]))
+    if not numbers:
+        return content
+    number = numbers[data.draw(st.integers(0, len(numbers) - 1))]
+    return content[: number.start()] + data.draw(st.sampled_from(NUMBERS)) + content[number.end() :]
+
+
 def repeat(data: st.DataObject, content: bytes) -> bytes:
     """Repeat a block, up to many times."""
     begin, end = sorted((_position(data, content), _position(data, content)))
@@ -80,22 +92,37 @@ def oversize(data: st.DataObject, content: bytes) -> bytes:
     return content + data.draw(st.sampled_from([b"\0", b"a", b"9", b"\n", b"\t"])) * 3_000_000
 
 
-MUTATIONS: list[Mutation] = [flip, truncate, insert, replace, repeat, overwrite, zero, oversize]
+BINARY: list[Mutation] = [flip, truncate, insert, repeat, overwrite, zero, oversize]
+TEXT: list[Mutation] = [flip, truncate, insert, repeat, zero, oversize, replace, replace, *[renumber] * 5]
 
 
 def mutate(data: st.DataObject, content: bytes, most: int = 3) -> bytes:
     """Apply one to `most` mutations."""
-    for mutation in data.draw(st.lists(st.sampled_from(MUTATIONS), min_size=1, max_size=most)):
+    mutations = TEXT if _is_text(content) else BINARY
+    for mutation in data.draw(st.lists(st.sampled_from(mutations), min_size=1, max_size=most)):
         content = mutation(data, content)
     return content
 
 
+def _is_text(content: bytes) -> bool:
+    return content[:1000].isascii() and b"\0" not in content[:1000]
+
+
+def _choose(data: st.DataObject, files: Files) -> str:
+    """Choose a file of any kind: of few headers and many images, either is as likely."""
+    kind = data.draw(st.sampled_from(sorted({PurePosixPath(name).suffix for name in files})))
+    return data.draw(st.sampled_from([name for name in sorted(files) if PurePosixPath(name).suffix == kind]))
+
+
 def mutate_files(data: st.DataObject, files: Files) -> Files:
-    """Mutate, swap, rename, remove or add files."""
-    files, names = dict(files), sorted(files)
-    name, other = (data.draw(st.sampled_from(names)) for _ in range(2))
-    action = data.draw(st.sampled_from(["mutate"] * 6 + ["swap", "rename", "remove", "add"]))
-    if action == "mutate":
+    """Mutate, swap, rename, remove or add files, or replace one number in a text."""
+    files, texts = dict(files), {name: content for name, content in files.items() if _is_text(content)}
+    action = data.draw(st.sampled_from(["mutate"] * 5 + ["renumber"] * 5 + ["swap", "rename", "remove", "add"]))
+    name = _choose(data, texts or files) if action == "renumber" else _choose(data, files)
+    other = data.draw(st.sampled_from(sorted(files)))
+    if action == "renumber":
+        files[name] = renumber(data, files[name])
+    elif action == "mutate":
         if name.endswith(".gz") and data.draw(st.booleans()):
             files[name] = gzip.compress(mutate(data, gzip.decompress(files[name])), 1)
         else:

@@ -173,6 +173,14 @@ def test_missing_words(tmp_path: Path) -> None:
         dataset.read(tmp_path, NullOutput(), partial=True)
 
 
+def test_what_is_missing_is_shown_in_one_short_line(tmp_path: Path) -> None:
+    dataset = published.speech_commands(tmp_path)
+    put(tmp_path / "testing_list.txt", b"\x1b[31m" * 1_000_000)
+    (missing,) = (item for item in dataset.read(tmp_path, NullOutput(), partial=True) if "testing_list" in item)
+    assert r"such as \x1b[31m\x1b[31m" in missing
+    assert len(missing) < 5_000
+
+
 @pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/evil.txt"])
 def test_names_that_lead_out_of_an_archive(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:

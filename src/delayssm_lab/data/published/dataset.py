@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from delayssm_lab.data.errors import DataError
+from delayssm_lab.data.errors import DataError, printable
 from delayssm_lab.data.prepared.writer import Output
 from delayssm_lab.data.published.file_trees import FileTree, find_tree
 
@@ -83,7 +83,7 @@ class ReadContext:
 
     def report_missing(self, missing: Iterable[str]) -> None:
         """Record what is missing. Raise DataError if there is any, unless `partial`."""
-        self.missing += missing
+        self.missing += map(printable, missing)
         if self.missing and not self.partial:
             raise DataError(
                 f"{self.tree.path}: incomplete, without {'; '.join(self.missing)}. "
