@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -152,7 +153,7 @@ def test_another_process_replaces_it_at_the_same_moment(home: Path, monkeypatch:
     rename, moved = os.rename, []
 
     def renamed(source: Path, target: Path) -> None:
-        if Path(target).name == "old" and not moved:  # the other process is faster
+        if Path(source) == home / "toys" and not moved:  # the other process is faster
             moved.append(rename(source, home / "elsewhere"))
         rename(source, target)
 
@@ -200,6 +201,14 @@ def check_kills(write: Callable[[Path], None], kills: int, tmp_path: Path, seed:
 @pytest.mark.parametrize("write", [killing.prepare, killing.generate], ids=["prepare", "generate"])
 def test_kills(write: Callable[[Path], None], tmp_path: Path) -> None:
     check_kills(write, 3, tmp_path)
+
+
+def test_leftovers_of_a_process_whose_number_is_used_again(home: Path) -> None:
+    """In containers, every process has the same small number, and the host another name each time."""
+    (home / f".toys.{socket.gethostname()}.{os.getpid()}.0.part").mkdir(parents=True)
+    (home / ".toys.elsewhere.1.0.part").mkdir()
+    make()
+    assert [path.name for path in home.iterdir()] == ["toys"]
 
 
 def test_a_kill_while_it_takes_its_place_loses_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
