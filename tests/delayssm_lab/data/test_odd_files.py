@@ -7,14 +7,18 @@ import os
 import stat
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from delayssm_lab.data.catalogue import find
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.writer import NullOutput
 from delayssm_lab.data.published.file_trees import Folder, TarArchive, ZipArchive
+from delayssm_lab.data.published.streams import gunzip
 from tests.support import published
 from tests.support.published import put
 
@@ -87,6 +91,20 @@ def test_a_bit_turned_over_in_a_compressed_tar(tmp_path: Path) -> None:
     (tmp_path / "b.tar.gz").write_bytes(packed)
     with pytest.raises(DataError, match=r"b\.tar\.gz: damaged"):
         TarArchive(tmp_path / "b.tar.gz")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 3)), min_size=1, max_size=5), st.integers(1_000, 200_000)
+)
+def test_gzip_files_with_several_members(members: list[tuple[bytes, int]], size: int) -> None:
+    """Members that are larger or smaller than a chunk, with zeros after them."""
+    packed = b"".join(gzip.compress(content * 900) + bytes(zeros) for content, zeros in members)
+    stream = gunzip(io.BytesIO(packed))
+    assert b"".join(iter(lambda: stream.read(size), b"")) == gzip.decompress(packed)
+    assert gunzip(io.BytesIO(packed)).read() == gzip.decompress(packed)
+    with pytest.raises((EOFError, zlib.error)):
+        gunzip(io.BytesIO(gzip.compress(b"x" * 90)[:-1] if size % 2 else packed + b"garbage")).read()
 
 
 def test_names_that_become_the_same(tmp_path: Path) -> None:

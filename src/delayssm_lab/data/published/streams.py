@@ -118,15 +118,16 @@ class _Gunzip(io.RawIOBase):
         """Read at most as much as the next chunk of the compressed file contains."""
         target = memoryview(buffer).cast("B")
         while True:
+            if self._member.eof and not self._begin_member():
+                return 0
             part = self._member.decompress(self._compressed, len(target))
-            self._compressed = self._member.unconsumed_tail
+            self._compressed = (
+                self._member.unconsumed_tail
+            )  # at the end of a member, unused_data holds the rest instead
             if part:
                 target[: len(part)] = part
                 return len(part)
-            if self._member.eof:
-                if not self._begin_member():
-                    return 0
-            elif not self._compressed:
+            if not self._compressed and not self._member.eof:
                 self._compressed = self._stream.read(limits.CHUNK)
                 if not self._compressed:
                     raise EOFError("the compressed data end too early")
