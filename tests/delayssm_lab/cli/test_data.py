@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,3 +75,23 @@ def test_damage_is_shown(tiny: DataSet, tmp_path: Path, capsys: pytest.CaptureFi
 def test_nothing_is_downloaded_if_all_files_are_there(tiny: DataSet) -> None:
     prepare.command(("mnist",), download=True)
     assert load("mnist").about["counts"] == {"train": 3, "test": 2}
+
+
+@pytest.mark.parametrize(("module", "action"), [(prepare, "prepare"), (check, "check")])
+def test_without_names(module: ModuleType, action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        module.command(())
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"delayssm: there is nothing to {action}; name at least one data set: mnist, cifar10, ")
+    assert error.endswith("pathfinder128-14\n")
+
+
+@pytest.mark.parametrize("module", [prepare, check])
+def test_a_root_that_is_no_directory(module: ModuleType, tiny: DataSet, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DataError, match=f"{tmp_path}/file: not a directory; name the directory of the published files"):
+        module.command(("mnist",), root=tmp_path / "file")
+    with pytest.raises(DataError, match=f"no files of mnist, because there is no directory {tmp_path}/nowhere"):
+        module.command(("mnist",), root=tmp_path / "nowhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "published"]

@@ -92,6 +92,8 @@ CASES: list[tuple[str, str, Damage, str]] = [
     ("imdb", "aclImdb/train/pos/0_10.txt", write(b"\xff"), "not UTF-8"),
     ("imdb", "aclImdb/train/pos/5_4.txt", write(b"x"), "a rating of 4 is not pos"),
     ("imdb", "aclImdb/test/neg/5_7.txt", write(b"x"), "a rating of 7 is not neg"),
+    ("imdb", "aclImdb/test/neg/9_4.txt", write(b""), "empty"),
+    ("listops", "listops-1000/basic_val.tsv", change(b"\n5\t5", b"\n\t5"), "line 2: not an expression"),
     ("listops", "listops-1000/basic_val.tsv", change(b"Source", b"Quelle"), "does not begin with the line"),
     ("listops", "listops-1000/basic_val.tsv", change(b"\t5\n", b""), "line 2: not an expression, a tab and a digit"),
     ("listops", "listops-1000/basic_val.tsv", change(b"\t5\n", b"\t11\n"),
@@ -106,6 +108,10 @@ CASES: list[tuple[str, str, Damage, str]] = [
     ("aan", "tsv_data/new_aan_pairs.test.tsv", change(b"\tb'one'", b"\t\"b'one'"), "unexpected end of data"),
     ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", write(b""), "not a complete image"),
     ("pathfinder32", "pathfinder32/curv_baseline/imgs/9/sample_3.png", truncate, "not a complete image"),
+    ("speech_commands", "yes/00aa_nohash_1.wav", change(b"WAVEfmt \x10\0\0\0", b"WAVEfmt \xff\xff\xff\x7f"),
+     "not a complete wave file"),
+    ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", change(b"sample_3", b"sample_172"),
+     "is listed twice"),
     ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", write(b"\x93NUMPY"), "not UTF-8"),
     ("pathfinder32", "pathfinder32/curv_baseline/metadata/9.npy", change(b" 3 1 ", b" 3 2 "), "line 2: not a folder"),
 ]  # fmt: skip
@@ -149,6 +155,13 @@ def test_missing_files_are_reported(name: str, file: str, missing: str, tmp_path
     assert any(missing in item for item in dataset.read(tmp_path, NullOutput(), partial=True))
 
 
+def test_too_many_characters(tmp_path: Path) -> None:
+    dataset = published.imdb(tmp_path)
+    put(tmp_path / "aclImdb" / "train" / "neg" / "9_4.txt", "".join(map(chr, range(1000, 1270))).encode() * 15)
+    with pytest.raises(DataError, match=rf"{tmp_path}: 27\d tokens do not fit into bytes"):
+        dataset.read(tmp_path, NullOutput())
+
+
 def test_missing_words(tmp_path: Path) -> None:
     dataset = published.speech_commands(tmp_path)
     for path in (tmp_path / "no").iterdir():
@@ -158,6 +171,14 @@ def test_missing_words(tmp_path: Path) -> None:
     put(tmp_path / "maybe" / "00aa_nohash_0.wav", clip(np.ones(5)))
     with pytest.raises(DataError, match="the folder maybe is not a published word"):
         dataset.read(tmp_path, NullOutput(), partial=True)
+
+
+def test_what_is_missing_is_shown_in_one_short_line(tmp_path: Path) -> None:
+    dataset = published.speech_commands(tmp_path)
+    put(tmp_path / "testing_list.txt", b"yes/00aa_nohash_3.wav\n" + b"\x1b[31m" * 1_000_000)
+    (missing,) = (item for item in dataset.read(tmp_path, NullOutput(), partial=True) if "testing_list" in item)
+    assert r"such as \x1b[31m\x1b[31m" in missing
+    assert len(missing) < 5_000
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "a/../../evil.txt", "/evil.txt"])
@@ -197,7 +218,7 @@ def test_a_bit_turned_over_in_a_zip(tmp_path: Path) -> None:
     published.zipped(tmp_path / "open", tmp_path / "a.zip")
     change(bytes(range(256)), bytes(255) + b"\1")(tmp_path / "a.zip")
     with pytest.raises(DataError, match=r"a\.zip: x: damaged"):
-        ZipArchive(tmp_path / "a.zip").read("x")
+        ZipArchive(tmp_path / "a.zip").read("x", limit=1000)
 
 
 def test_several_copies(tmp_path: Path) -> None:
@@ -212,4 +233,4 @@ def test_hidden_folders_are_not_looked_into(tmp_path: Path) -> None:
     put(tmp_path / "y" / "z.gz", gzip.compress(b"z"))
     tree = Folder(tmp_path)
     assert list(tree.names) == ["y/z"]
-    assert tree.read("y/z") == b"z"
+    assert tree.read("y/z", limit=1000) == b"z"

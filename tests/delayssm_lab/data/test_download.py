@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.cifar10 import PublishedCifar10
 from delayssm_lab.data.published.dataset import DataSet, Download
@@ -97,6 +98,13 @@ def test_a_part_that_is_too_long(server: Server, tmp_path: Path) -> None:
     part.write_bytes(CONTENT + b"more")
     assert fetch(dataset(server.url), tmp_path)[0].read_bytes() == CONTENT
     assert server.requests == ["bytes=3000004-", None]
+
+
+def test_a_file_that_never_ends(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DOWNLOAD_BYTES", 2_000_000)
+    with pytest.raises(DataError, match=rf"{server.url} .*larger than the limit of 2,000,000 bytes"):
+        fetch(dataset(server.url), tmp_path)
+    assert list((tmp_path / "cifar10").iterdir()) == []
 
 
 def test_a_wrong_checksum(server: Server, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import tyro
 from numpy.typing import NDArray
 
 from delayssm_lab.cli.data import generate
+from delayssm_lab.data import limits
 from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.generate import write
@@ -173,7 +174,38 @@ def test_the_command_makes_every_level(size: int, length: int, monkeypatch: pyte
     assert asked == [(size, length, 20_000, 2), (size, length, 7, 0)]
 
 
-@pytest.mark.parametrize(("option", "value"), [("--count", "0"), ("--seed", "-1")])
-def test_wrong_numbers_are_refused(option: str, value: str) -> None:
-    with pytest.raises(ValueError, match="at least 1 and seed at least 0"):
-        _command("aan", option, value)
+@pytest.mark.parametrize("name", ["listops", "aan", "pathfinder32-6"])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--count", "0", "--count must be between 1 and 10,000,000, not 0"),
+        ("--count", "-1", "--count must be between 1"),
+        ("--count", "9" * 30, "--count must be between 1"),
+        ("--count", "nan", "invalid literal"),
+        ("--count", "1.5", "invalid literal"),
+        ("--seed", "-1", "--seed must be between 0"),
+        ("--seed", "9" * 30, "--seed must be between 0"),
+        ("--seed", "nan", "invalid literal"),
+    ],
+)
+def test_wrong_numbers_are_wrong_usage(
+    name: str, option: str, value: str, message: str, data_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        _command(name, option, value)
+    assert left.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert list(data_directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["listops", "aan", "pathfinder32-6"])
+def test_the_largest_seed(name: str) -> None:
+    _command(name, "--count", "1", "--seed", str(limits.SEED))
+    load(name).check()
+
+
+def test_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        _command()
+    assert left.value.code == 2
+    assert "pathfinder32-14" in capsys.readouterr().err

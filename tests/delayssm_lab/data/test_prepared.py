@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.location import data_root
@@ -113,6 +114,42 @@ def test_other_damage(tmp_path: Path) -> None:
     (tmp_path / "toys" / "about.json").write_text("{")
     with pytest.raises(DataError, match=r"about\.json: damaged"):
         load("toys")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"arrays": []}, "arrays is not a dict"),
+        ({"arrays": {"../../x": {"shape": [1], "dtype": "u1", "bytes": 1}}}, "is not the name of an array"),
+        ({"arrays": {"train_x": {"shape": [1], "dtype": "u1"}}}, "bytes is not a int"),
+        ({"arrays": {"train_x": 5}}, "is not an object"),
+        ({"counts": {"train": "many"}}, "train is not a int"),
+        ({"digest": None}, "digest is not a str"),
+        ({"origin": ["published"]}, "origin is not a str"),
+    ],
+)
+def test_a_damaged_description(damage: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "toys" / "about.json"
+    path.write_text(json.dumps({**make().about, **damage}))
+    with pytest.raises(DataError, match=rf"about\.json: damaged \(.*{message}"):
+        load("toys")
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"5", b"\xff", b" " * (limits.ABOUT_BYTES + 1)])
+def test_a_description_that_is_none(content: bytes, tmp_path: Path) -> None:
+    make()
+    (tmp_path / "toys" / "about.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"about\.json: damaged"):
+        load("toys")
+
+
+def test_an_archive_in_the_place_of_an_array(tmp_path: Path) -> None:
+    make()
+    path = tmp_path / "toys" / "train_y.npy"
+    size = path.stat().st_size
+    path.write_bytes(b"PK\5\6".ljust(size, b"\0"))
+    with pytest.raises(DataError, match=r"train_y\.npy: damaged"):
+        load("toys").check()
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_imdb(tmp_path: Path) -> None:
 @given(st.lists(st.text(max_size=30), max_size=5))
 def test_characters_come_back(texts: list[str]) -> None:
     texts = [text.encode(errors="ignore").decode() for text in texts]
-    counter = CharacterCounter(head=30)
+    counter = CharacterCounter(head=30, source="test")
     for text in texts * 15:
         counter.add(text)
     tokens = counter.vocabulary()
@@ -193,7 +193,7 @@ def test_characters_come_back(texts: list[str]) -> None:
 
 
 def test_only_the_head_is_counted() -> None:
-    counter = CharacterCounter(head=20)
+    counter = CharacterCounter(head=20, source="test")
     counter.add("a" * 20 + "b" * 20)
     assert counter.vocabulary() == ["<pad>", "<unk>", "<eos>", "a"]
 

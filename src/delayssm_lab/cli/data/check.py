@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tyro
 
-from delayssm_lab.cli.common import leave, progress_bar
-from delayssm_lab.cli.data.common import is_prepared, published_root, without
+from delayssm_lab.cli.common import progress_bar
+from delayssm_lab.cli.data.common import is_prepared, published_root, require_names, without
 from delayssm_lab.data.catalogue import find, load
 from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.data.prepared.writer import NullOutput
@@ -23,8 +23,7 @@ def command(names: tyro.conf.Positional[tuple[str, ...]], root: Path | None = No
         root: Directory of the published files. By default published/ in the directory of the data.
         partial: Accept incomplete data sets, if the files that are there are undamaged.
     """
-    if not names:
-        leave(2, "delayssm: there is nothing to check; name at least one data set")
+    require_names(names, "check")
     root = root or published_root()
     for dataset in [find(name) for name in names]:
         prepared = is_prepared(dataset)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tyro
 
-from delayssm_lab.cli.common import leave, progress_bar
-from delayssm_lab.cli.data.common import published_root, without
+from delayssm_lab.cli.common import progress_bar
+from delayssm_lab.cli.data.common import published_root, require_names, without
 from delayssm_lab.data.catalogue import find
 from delayssm_lab.data.prepared.writer import Writer
 from delayssm_lab.data.published.download import fetch
@@ -29,8 +29,7 @@ def command(
         partial: Accept incomplete data sets, if the files that are there are undamaged.
         download: Download published files that are missing.
     """
-    if not names:
-        leave(2, "delayssm: there is nothing to prepare; name at least one data set")
+    require_names(names, "prepare")
     root = root or published_root()
     for dataset in [find(name) for name in names]:
         if download:

@@ -9,6 +9,7 @@ is flat[offsets[i] : offsets[i + 1]].
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.location import ABOUT, array_path, digest
+
+_TYPES = {"title": str, "origin": str, "missing": list, "counts": dict, "digest": str, "arrays": dict}
+_ARRAY_TYPES = {"shape": list, "dtype": str, "bytes": int}
 
 
 class Prepared(Mapping[str, NDArray[Any]]):
@@ -29,7 +34,7 @@ class Prepared(Mapping[str, NDArray[Any]]):
         self._open: dict[str, NDArray[Any]] = {}
         for name, facts in self._arrays.items():
             path = array_path(directory, name)
-            size = path.stat().st_size if path.exists() else 0
+            size = path.stat().st_size if path.is_file() else 0
             if size != facts["bytes"]:
                 raise DataError(f"{path}: {size:,} bytes instead of {facts['bytes']:,}; prepare {directory.name} again")
 
@@ -38,9 +43,17 @@ class Prepared(Mapping[str, NDArray[Any]]):
         """Content of about.json: name, title, origin, missing, counts, arrays, digest and facts of the data set."""
         path = self.directory / ABOUT
         try:
+            if not path.is_file() or path.stat().st_size > limits.ABOUT_BYTES:
+                raise ValueError(f"not a file of at most {limits.ABOUT_BYTES:,} bytes")
             about: dict[str, Any] = json.loads(path.read_bytes())
-            return about | {"arrays": dict(about["arrays"])}
-        except (ValueError, KeyError, TypeError) as error:
+            _check_types(about, _TYPES)
+            _check_types(about["counts"], dict.fromkeys(about["counts"], int))
+            for name, facts in about["arrays"].items():
+                if not re.fullmatch(r"\w+", name):
+                    raise ValueError(f"{name!r} is not the name of an array")
+                _check_types(facts, _ARRAY_TYPES)
+            return about
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: damaged ({error}); prepare {self.directory.name} again") from error
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -48,8 +61,8 @@ class Prepared(Mapping[str, NDArray[Any]]):
         if name not in self._open:
             facts, path = self._arrays[name], array_path(self.directory, name)
             try:
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError as error:
+                array = np.lib.format.open_memmap(path, mode="r")  # never loads objects, which are pickled
+            except (ArithmeticError, EOFError, OSError, RuntimeError, TypeError, ValueError) as error:
                 raise DataError(f"{path}: damaged ({error}); prepare {self.directory.name} again") from error
             if [list(array.shape), str(array.dtype)] != [facts["shape"], facts["dtype"]]:
                 raise DataError(
@@ -68,6 +81,8 @@ class Prepared(Mapping[str, NDArray[Any]]):
 
     def check(self) -> None:
         """Raise DataError if the content of any array has changed since it was prepared."""
+        for name in self:
+            self[name]
         if digest(self.directory, self) != self.about["digest"]:
             raise DataError(
                 f"{self.directory}: its content has changed since it was prepared; prepare {self.directory.name} again"
@@ -77,3 +92,11 @@ class Prepared(Mapping[str, NDArray[Any]]):
     def _arrays(self) -> dict[str, dict[str, Any]]:
         arrays: dict[str, dict[str, Any]] = self.about["arrays"]
         return arrays
+
+
+def _check_types(facts: object, types: Mapping[str, type]) -> None:
+    if not isinstance(facts, dict):
+        raise ValueError(f"{str(facts)[:80]!r} is not an object")
+    for key, expected in types.items():
+        if not isinstance(facts.get(key), expected):
+            raise ValueError(f"{key} is not a {expected.__name__}")

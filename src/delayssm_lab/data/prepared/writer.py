@@ -1,17 +1,18 @@
 """Writer of prepared data sets.
 
-A data set is written into a hidden directory, which is renamed to its final name once it is complete.
+A data set is written into a hidden directory, which is renamed to its final name once it is complete. The space for an
+array is allocated before it is filled, so that a full disk is an error at once.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import re
 import shutil
-import socket
-import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -20,7 +21,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from delayssm.storage import files
+from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.location import ABOUT, array_path, data_root, digest
+from delayssm_lab.data.prepared.stage import Stage, remove_leftovers
+
+#: Errors of file systems that cannot allocate space without writing.
+_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_ZEROS = bytes(1 << 20)
 
 
 class Fillable(Protocol):
@@ -76,26 +83,30 @@ class Writer(Output):
     """Context manager that writes one prepared data set.
 
     An earlier version of the data set stays in place until the new one is complete. After an error or an interruption,
-    the unfinished files are removed. After a kill, the next writer of the same name removes them.
+    the unfinished files are removed. After a kill, the next writer of the same name removes them. Several processes may
+    write the same data set; the one that finishes last wins.
     """
+
+    _stage: Stage
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.directory = data_root() / name
-        self._stage = data_root() / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}.part"
         self._about: dict[str, Any] = {"name": name}
         self._arrays: dict[str, NDArray[Any]] = {}
         self._ragged: dict[str, _RaggedFile] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Create a memory-mapped array of zeros."""
-        path = array_path(self._stage, name)
-        self._arrays[name] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+        """Create a memory-mapped array of zeros, whose space is allocated."""
+        path = array_path(self._stage.new, name)
+        with _failure_named(array_path(self.directory, name)):
+            self._arrays[name] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+            _allocate(path)
         return self._arrays[name]
 
     def ragged(self, name: str) -> _RaggedFile:
         """Create a ragged array that is written to disk as it grows."""
-        self._ragged[name] = _RaggedFile(array_path(self._stage, name))
+        self._ragged[name] = _RaggedFile(array_path(self._stage.new, name), array_path(self.directory, name))
         return self._ragged[name]
 
     def about(self, **facts: Any) -> None:
@@ -104,8 +115,16 @@ class Writer(Output):
 
     def __enter__(self) -> Self:
         """Create the hidden directory."""
-        _remove_leftovers(self.name)
-        self._stage.mkdir(parents=True)
+        try:
+            remove_leftovers(self.directory)
+            if self.directory.exists() and not self.directory.is_dir():
+                raise DataError(f"{self.directory}: not a directory; remove it, or set DELAYSSM_DATA to another place")
+            self._stage = Stage(self.directory)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"could not create {self.directory}: {error.strerror}; set DELAYSSM_DATA to a directory for the data",
+            ) from error
         return self
 
     def __exit__(
@@ -113,33 +132,28 @@ class Writer(Output):
     ) -> None:
         """Move the complete data set to its directory, or remove the unfinished files after an error."""
         try:
-            for ragged in self._ragged.values():
-                ragged.close()
             if error is None:
                 self._finish()
         finally:
-            shutil.rmtree(self._stage, ignore_errors=True)
+            for ragged in self._ragged.values():
+                ragged.discard()
+            self._arrays.clear()  # closes their files
+            self._stage.remove()
 
     def _finish(self) -> None:
         for name, ragged in self._ragged.items():
+            ragged.close()
             self.put(f"{name}_offsets", np.array(ragged.offsets, np.int64))
-        for array in self._arrays.values():
-            array.flush()  # type: ignore[attr-defined]
+        for name, array in self._arrays.items():
+            with _failure_named(array_path(self.directory, name)):
+                array.flush()  # type: ignore[attr-defined]
         if missing := {"title", "origin", "missing", "counts"} - self._about.keys():
             raise ValueError(f"{ABOUT} of {self.name} has no {', '.join(sorted(missing))}; pass them to Writer.about")
-        self._about["arrays"] = {path.stem: _array_facts(path) for path in sorted(self._stage.glob("*.npy"))}
-        self._about["digest"] = digest(self._stage, self._about["arrays"])
-        files.write(self._stage / ABOUT, json.dumps(self._about, indent=1).encode())
-        previous = self._stage.with_suffix(".old.part")
-        if self.directory.exists():  # a directory that is not empty cannot be replaced in one step
-            os.rename(self.directory, previous)
-        try:
-            os.rename(self._stage, self.directory)
-        except OSError:
-            if previous.exists():
-                os.rename(previous, self.directory)
-            raise
-        shutil.rmtree(previous, ignore_errors=True)
+        self._about["arrays"] = {path.stem: _array_facts(path) for path in sorted(self._stage.new.glob("*.npy"))}
+        self._about["digest"] = digest(self._stage.new, self._about["arrays"])
+        with _failure_named(self.directory / ABOUT):
+            files.write(self._stage.new / ABOUT, json.dumps(self._about, indent=1).encode())
+        self._stage.publish()
 
 
 class _Sink:
@@ -153,27 +167,67 @@ class _Sink:
 class _RaggedFile:
     """A .npy file of bytes that grows.
 
-    The header holds the length. It is padded, so that it can be overwritten with the final length.
+    The header holds the length. It is padded, so that it can be overwritten with the final length. `shown` is the path
+    for messages.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shown: Path) -> None:
         self.offsets = [0]
-        self._file = path.open("wb")
-        self._write_header()
+        self._shown = shown
+        with _failure_named(shown):
+            self._file = path.open("wb")
+            self._write_header()
 
     def append(self, piece: bytes | NDArray[np.uint8], /) -> None:
         """Append one piece."""
-        self.offsets.append(self.offsets[-1] + self._file.write(bytes(piece)))
+        with _failure_named(self._shown):
+            self.offsets.append(self.offsets[-1] + self._file.write(bytes(piece)))
 
     def close(self) -> None:
         """Write the final length into the header and close the file."""
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
+        with _failure_named(self._shown):
+            self._file.seek(0)
+            self._write_header()
+            self._file.close()
+
+    def discard(self) -> None:
+        """Close the file, if it is still open, without caring about its content."""
+        with suppress(OSError):
+            self._file.close()
 
     def _write_header(self) -> None:
         header = {"descr": "|u1", "fortran_order": False, "shape": (self.offsets[-1],)}
         np.lib.format.write_array_header_1_0(self._file, header)
+
+
+@contextmanager
+def _failure_named(path: Path) -> Iterator[None]:
+    """Name the file that could not be written. What is at `path` itself is not touched before all is written."""
+    try:
+        yield
+    except OSError as error:
+        kept = "; the data set that was there before is untouched" if path.exists() else ""
+        raise OSError(error.errno, f"could not write {path}: {os.strerror(error.errno or 0)}{kept}") from error
+
+
+def _allocate(path: Path) -> None:
+    """Allocate the space of a file of zeros. Without it, filling a memory map on a full disk kills the process."""
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > shutil.disk_usage(path.parent).free:  # without filling the disk of others first
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in _NOT_SUPPORTED:
+                    raise
+            else:
+                return
+        np.lib.format.read_magic(file)
+        np.lib.format.read_array_header_1_0(file)
+        for begin in range(file.tell(), size, len(_ZEROS)):
+            file.write(_ZEROS[: size - begin])
 
 
 def _array_facts(path: Path) -> dict[str, Any]:
@@ -181,22 +235,3 @@ def _array_facts(path: Path) -> dict[str, Any]:
         os.fsync(file.fileno())  # the array must be on disk before it replaces an earlier one
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return {"shape": array.shape, "dtype": str(array.dtype), "bytes": path.stat().st_size}
-
-
-def _remove_leftovers(name: str) -> None:
-    """Remove the unfinished files of processes on this machine that no longer run."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}\.(\d+)\.\w+(\.old)?\.part")
-    for path in data_root().glob(f".{name}.*.part"):
-        match = pattern.fullmatch(path.name)
-        if match and not _is_running(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.writer import Output
 from delayssm_lab.data.published import lra
 from delayssm_lab.data.published.characters import CharacterCounter, CharacterEncoder
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext
+from delayssm_lab.data.published.streams import bounded_lines
 
 #: Two texts, and 1 if one cites the other, else 0.
 Pair = tuple[str, str, int]
@@ -33,13 +34,13 @@ _FILES = {
 }
 
 
-def write_pairs(out: Output, splits: Mapping[str, Iterable[Pair]]) -> dict[str, int]:
-    """Write pairs of texts by split, and return their numbers.
+def write_pairs(out: Output, splits: Mapping[str, Iterable[Pair]], source: str) -> dict[str, int]:
+    """Write pairs of texts by split, and return their numbers. `source` names their origin in messages.
 
     Arrays: {split}_a_tokens and _b_tokens, ragged, and _y uint8. The training pairs are iterated twice, first to count
     characters.
     """
-    counter = CharacterCounter(_HEAD)
+    counter = CharacterCounter(_HEAD, source)
     for a, b, _ in splits.get("train", ()):
         counter.add(a)
         counter.add(b)
@@ -80,7 +81,8 @@ class PublishedAan(DataSet):
         present = {name: split for name, split in _FILES.items() if name in context.tree.names}
         context.report_missing(name for name in _FILES if name not in present)
         context.total = sum(self.counts.values()) + self.counts["train"]  # training pairs are read twice
-        return write_pairs(context.out, {split: _Pairs(context, name) for name, split in present.items()})
+        splits = {split: _Pairs(context, name, split) for name, split in present.items()}
+        return write_pairs(context.out, splits, str(context.tree.path))
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,38 @@ class _Pairs:
 
     context: ReadContext
     name: str
+    split: str
 
     def __iter__(self) -> Iterator[Pair]:
+        return self.context.count(self.split, self._read())
+
+    def _read(self) -> Iterator[Pair]:
         path = self.context.tree.path_of(self.name)
-        csv.field_size_limit(sys.maxsize >> 32)  # papers exceed the default limit
-        with self.context.tree.open(self.name) as file:
-            rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""), delimiter="\t", strict=True)
+        csv.field_size_limit(limits.PAPER_CHARACTERS)  # papers exceed the default limit
+        with self.context.tree.open(self.name, limits.STREAM_BYTES) as file:
+            used = 0  # characters of the current row, which may span lines
+
+            def lines() -> Iterator[str]:
+                nonlocal used
+                for line in bounded_lines(path, io.TextIOWrapper(file, "utf-8", newline=""), limits.PAPER_CHARACTERS):
+                    used += len(line)
+                    if used > limits.PAPER_CHARACTERS:
+                        raise DataError(
+                            f"{path}: a row is longer than the limit of {limits.PAPER_CHARACTERS:,} characters; "
+                            "download it again"
+                        )
+                    yield line
+
+            rows = csv.reader(lines(), delimiter="\t", strict=True)
             try:
                 for row in rows:
+                    used = 0
                     if len(row) != 5 or row[0] not in _LABELS:
                         raise DataError(
                             f"{path}, line {rows.line_num}: not a label of 0 or 1, two numbers and two texts; "
                             "download it again"
                         )
                     yield row[3], row[4], _LABELS[row[0]]
-                    self.context.advance()
             except UnicodeDecodeError as error:
                 raise DataError(f"{path}, after line {rows.line_num}: not UTF-8 text; download it again") from error
             except csv.Error as error:

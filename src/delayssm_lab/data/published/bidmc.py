@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published import wfdb
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8, verify_checksum
@@ -88,7 +90,8 @@ def _read_verified(context: ReadContext) -> dict[str, bytes]:
     tree, path = context.tree, context.tree.path_of(_CHECKSUMS)
     if _CHECKSUMS not in tree.names:
         raise DataError(f"{path}: the list of checksums is missing; download it again")
-    lines = [line.split(maxsplit=1) for line in decode_utf8(path, tree.read(_CHECKSUMS)).splitlines()]
+    text = decode_utf8(path, tree.read(_CHECKSUMS, limits.LIST_BYTES))
+    lines = [line.split(maxsplit=1) for line in text.splitlines()]
     if not all(len(line) == 2 for line in lines):
         raise DataError(f"{path}: not a checksum and a name in every line; download it again")
     checksums = {name: checksum for checksum, name in lines if name in tree.names}
@@ -97,11 +100,16 @@ def _read_verified(context: ReadContext) -> dict[str, bytes]:
         raise DataError(f"{path}: no checksum of {unlisted[0]}; download it again")
     context.total = len(checksums)
     contents = {}
-    for name, content in tree.read_each(checksums):
-        verify_checksum(tree.path_of(name), content, f"sha256:{checksums[name]}")
-        if needed.fullmatch(name):
-            contents[name] = content
+    for name, content in tree.read_each(filter(needed.fullmatch, checksums), limits.RECORD_BYTES):
+        verify_checksum(tree.path_of(name), [content], f"sha256:{checksums[name]}")
+        contents[name] = content
         context.advance()
+    others = [name for name in checksums if name not in contents]
+    with closing(tree.open_each(others, limits.STREAM_BYTES)) as files:
+        for name, file in files:
+            pieces = iter(lambda file=file: file.read(limits.CHUNK), b"")  # type: ignore[misc]
+            verify_checksum(tree.path_of(name), pieces, f"sha256:{checksums[name]}")
+            context.advance()
     return contents
 
 
@@ -121,9 +129,13 @@ def _read_signals(tree: FileTree, header: str, samples: str, contents: Mapping[s
 
 def _window_means(path: str, content: bytes) -> dict[str, NDArray[np.float64]]:
     """Return the targets of all windows of a record."""
-    header, *rows = csv.reader(decode_utf8(path, content).splitlines())
+    try:
+        header, *rows = csv.reader(decode_utf8(path, content).splitlines(), strict=True)
+    except (csv.Error, ValueError) as error:
+        raise DataError(f"{path}: not a table ({error}); download it again") from error
     columns = [name.strip() for name in header]
-    if not set(_TARGETS.values()) <= set(columns) or {len(row) for row in rows} != {len(columns)}:
+    repeated = len(set(columns)) < len(columns)
+    if repeated or not set(_TARGETS.values()) <= set(columns) or {len(row) for row in rows} != {len(columns)}:
         raise DataError(f"{path}: its columns are not Time [s], HR, PULSE, RESP, SpO2; download it again")
     if len(rows) != _SECONDS:
         raise DataError(f"{path}: {len(rows)} seconds instead of {_SECONDS}; download it again")
@@ -131,6 +143,8 @@ def _window_means(path: str, content: bytes) -> dict[str, NDArray[np.float64]]:
         values = np.array([[float(value) for value in row] for row in rows])
     except ValueError as error:
         raise DataError(f"{path}: {error}; download it again") from error
+    if np.nanmax(np.abs(values), initial=0) > limits.READING:
+        raise DataError(f"{path}: a reading is beyond the limit of {limits.READING:,.0f}; download it again")
     # The clock of some records begins at -1. The first row belongs to the first second nevertheless.
     windows = np.lib.stride_tricks.sliding_window_view(values, _WINDOW, axis=0)[: _WINDOWS * _STRIDE : _STRIDE]
     if np.isnan(windows).all(axis=-1)[:, [columns.index(column) for column in _TARGETS.values()]].any():

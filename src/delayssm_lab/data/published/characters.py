@@ -20,11 +20,13 @@ class CharacterCounter:
     """Counter of the characters in texts.
 
     Only the first `head` characters of each text count. The reference pipeline truncates texts to the input length of
-    its models before it counts, and the set of rare characters depends on that.
+    its models before it counts, and the set of rare characters depends on that. `source` names the origin of the texts
+    in messages.
     """
 
-    def __init__(self, head: int) -> None:
+    def __init__(self, head: int, source: str) -> None:
         self._head = head
+        self._source = source
         self._counts = np.zeros(_CODE_POINTS, np.int64)
 
     def add(self, text: str) -> None:
@@ -36,7 +38,10 @@ class CharacterCounter:
         """Return the special tokens, then the characters that occur at least 15 times, in order of code points."""
         tokens = [*SPECIAL_TOKENS, *(chr(point) for point in np.flatnonzero(self._counts >= _MIN_COUNT))]
         if len(tokens) > 256:
-            raise DataError(f"{len(tokens)} tokens do not fit into bytes: this is not the published text")
+            raise DataError(
+                f"{self._source}: {len(tokens)} tokens do not fit into bytes: this is not the published text; "
+                "download it again"
+            )
         return tokens
 
 

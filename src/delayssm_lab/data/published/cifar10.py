@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext
 
@@ -45,7 +46,7 @@ class PublishedCifar10(DataSet):
         context.report_missing(name for name in files if name not in present)
         context.total = len(present)
         batches = {}
-        for name, content in context.tree.read_each(present):
+        for name, content in context.tree.read_each(present, limits.BATCH_BYTES):
             batches[name] = _read_batch(context.tree.path_of(name), content)
             context.advance()
         counts = {}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from delayssm_lab.data.errors import DataError
+from delayssm_lab.data.errors import DataError, printable
 from delayssm_lab.data.prepared.writer import Output
 from delayssm_lab.data.published.file_trees import FileTree, find_tree
+
+T = TypeVar("T")
 
 #: Callback that receives the amount of work done and the total.
 OnProgress = Callable[[int, int], None]
@@ -37,6 +40,7 @@ class ReadContext:
     Args:
         tree: Published files.
         out: Destination of the arrays.
+        counts: Number of published samples by split.
         partial: Whether an incomplete data set is accepted.
         on_progress: Callback for progress.
         missing: What was found to be missing.
@@ -46,6 +50,7 @@ class ReadContext:
 
     tree: FileTree
     out: Output
+    counts: Mapping[str, int]
     partial: bool
     on_progress: OnProgress
     missing: list[str] = field(default_factory=list)
@@ -57,9 +62,28 @@ class ReadContext:
         self.done += 1
         self.on_progress(self.done, self.total)
 
+    def check_counts(self, counts: Mapping[str, int]) -> None:
+        """Raise DataError if there are more samples than published.
+
+        Readers call it before they allocate arrays or lists for that many.
+        """
+        for split, published in self.counts.items():
+            if counts.get(split, 0) > published:
+                raise DataError(
+                    f"{self.tree.path}: {counts[split]:,} samples for {split}, more than the {published:,} "
+                    "published; remove files that do not belong to it"
+                )
+
+    def count(self, split: str, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows of a split, and report each as done. Raise DataError as soon as they are more than published."""
+        for number, row in enumerate(rows, 1):
+            self.check_counts({split: number})
+            yield row
+            self.advance()
+
     def report_missing(self, missing: Iterable[str]) -> None:
         """Record what is missing. Raise DataError if there is any, unless `partial`."""
-        self.missing += missing
+        self.missing += map(printable, missing)
         if self.missing and not self.partial:
             raise DataError(
                 f"{self.tree.path}: incomplete, without {'; '.join(self.missing)}. "
@@ -112,8 +136,9 @@ class DataSet(ABC):
         tree = self.find_files(root)
         if tree is None:
             files = ", ".join(download.file for download in self.downloads)
+            where = " below" if root.is_dir() else ", because there is no directory"
             raise DataError(
-                f"no files of {self.name} below {root.resolve()}. Download them with --download, "
+                f"no files of {self.name}{where} {root.resolve()}. Download them with --download, "
                 f"or put {files} from {self.page} into {(root / self.folder).resolve()}"
             )
         return tree
@@ -133,14 +158,9 @@ class DataSet(ABC):
 
         Damaged files raise DataError. So do missing files or samples, unless `partial`.
         """
-        context = ReadContext(self.require_files(root), out, partial, on_progress)
+        context = ReadContext(self.require_files(root), out, self.counts, partial, on_progress)
         counts = self._read(context)
-        for split, published in self.counts.items():
-            if counts.get(split, 0) > published:
-                raise DataError(
-                    f"{context.tree.path}: {counts[split]:,} samples for {split}, more than the {published:,} "
-                    "published; remove files that do not belong to it"
-                )
+        context.check_counts(counts)
         fewer = {split: n for split, n in self.counts.items() if counts.get(split, 0) < n}
         context.report_missing(
             f"{n - counts.get(split, 0):,} of {n:,} samples for {split}" for split, n in fewer.items()
@@ -153,10 +173,13 @@ class DataSet(ABC):
         """Write all arrays and return the number of samples by split."""
 
 
-def verify_checksum(path: str, content: bytes, checksum: str) -> None:
-    """Raise DataError if the content does not match a checksum of the form "md5:0123..."."""
+def verify_checksum(path: str, pieces: Iterable[bytes], checksum: str) -> None:
+    """Raise DataError if a content, in pieces, does not match a checksum of the form "md5:0123..."."""
     algorithm, _, expected = checksum.partition(":")
-    actual = hashlib.new(algorithm, content).hexdigest()
+    digest = hashlib.new(algorithm)
+    for piece in pieces:
+        digest.update(piece)
+    actual = digest.hexdigest()
     if actual != expected:
         raise DataError(f"{path}: damaged, its {algorithm} is {actual} instead of {expected}; download it again")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.dataset import DataSet, Download, OnProgress, ignore_progress
 
@@ -69,6 +70,9 @@ class _ResumingDownloader:
             with self._part.open("ab" if done else "wb") as file:
                 while chunk := response.read(_CHUNK):
                     done += file.write(chunk)
+                    if done > limits.DOWNLOAD_BYTES:
+                        self._part.unlink()
+                        raise ConnectionError(f"the file is larger than the limit of {limits.DOWNLOAD_BYTES:,} bytes")
                     self._on_progress(done, total)
         if done < total:
             raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")

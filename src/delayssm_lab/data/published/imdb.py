@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.characters import CharacterCounter, CharacterEncoder
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
@@ -46,16 +48,20 @@ class PublishedImdb(DataSet):
         for name, (_, sentiment, _, rating) in keys.items():
             if not (1 <= int(rating) <= 4 if sentiment == "neg" else 7 <= int(rating) <= 10):
                 raise DataError(f"{tree.path_of(name)}: a rating of {rating} is not {sentiment}; download it again")
+        numbers = Counter(split for split, _, _, _ in keys.values())
+        context.check_counts(numbers)
         context.total = len(keys)
-        reviews = {}
-        for name, content in tree.read_each(keys):
-            reviews[name] = decode_utf8(tree.path_of(name), content)
+        reviews: dict[str, bytes] = {}  # not as text, which may take four times the memory
+        for name, content in tree.read_each(keys, limits.REVIEW_BYTES):
+            if not decode_utf8(tree.path_of(name), content):
+                raise DataError(f"{tree.path_of(name)}: empty; download it again")
+            reviews[name] = content
             context.advance()
         ordered = sorted(reviews, key=lambda name: (keys[name][1], int(keys[name][2])))
-        counter = CharacterCounter(_HEAD)
+        counter = CharacterCounter(_HEAD, str(tree.path))
         for name in ordered:
             if keys[name][0] == "train":
-                counter.add(reviews[name])
+                counter.add(reviews[name].decode())
         characters = counter.vocabulary()
         context.out.about(characters=characters)
         encode, counts = CharacterEncoder(characters), {}
@@ -63,7 +69,7 @@ class PublishedImdb(DataSet):
             names = [name for name in ordered if keys[name][0] == split]
             tokens = context.out.ragged(f"{split}_tokens")
             for name in names:
-                tokens.append(encode(reviews[name]))
+                tokens.append(encode(reviews[name].decode()))
             context.out.put(f"{split}_y", np.array([keys[name][1] == "pos" for name in names], np.uint8))
             counts[split] = len(names)
         return counts

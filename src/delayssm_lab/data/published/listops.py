@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.writer import Output
 from delayssm_lab.data.published import lra
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
 from delayssm_lab.data.published.file_trees import FileTree
+from delayssm_lab.data.published.streams import bounded_lines
 
 #: Tokens in order. X closes a list.
 TOKENS = ("<pad>", "<unk>", "<eos>", *"0123456789", "[MAX", "[MED", "[MIN", "[SM", "X")
@@ -64,7 +66,9 @@ class PublishedListOps(DataSet):
         files = {split: _find_file(context.tree, prefix) for split, prefix in _FILES.items()}
         context.report_missing(f"{_FILES[split]}.tsv" for split, name in files.items() if name is None)
         context.total = sum(self.counts.values())
-        rows = {split: _rows(context, name) for split, name in files.items() if name is not None}
+        rows = {
+            split: context.count(split, _rows(context.tree, name)) for split, name in files.items() if name is not None
+        }
         return _write(context.out, rows)
 
 
@@ -75,20 +79,20 @@ def _find_file(tree: FileTree, prefix: str) -> str | None:
     return names[0] if names else None
 
 
-def _rows(context: ReadContext, name: str) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    path = context.tree.path_of(name)
-    with context.tree.open(name) as file:
-        if decode_utf8(path, file.readline()).rstrip("\r\n") != _HEADER:
+def _rows(tree: FileTree, name: str) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    path = tree.path_of(name)
+    with tree.open(name, limits.STREAM_BYTES) as file:
+        lines = bounded_lines(path, file, limits.EXPRESSION_BYTES)
+        if decode_utf8(path, next(lines, b"")).rstrip("\r\n") != _HEADER:
             raise DataError(f"{path}: does not begin with the line {_HEADER!r}; download it again")
-        for number, line in enumerate(file, 2):
+        for number, line in enumerate(lines, 2):
             source, tab, value = decode_utf8(path, line).rstrip("\r\n").partition("\t")
-            if not tab or value not in set("0123456789"):
+            if not source.strip("() ") or not tab or value not in set("0123456789"):
                 raise DataError(f"{path}, line {number}: not an expression, a tab and a digit; download it again")
             try:
                 yield encode(source), int(value)
             except DataError as error:
                 raise DataError(f"{path}, line {number}: {error}; download it again") from None
-            context.advance()
 
 
 def _write(out: Output, splits: Mapping[str, Iterable[tuple[NDArray[np.uint8], int]]]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, verify_checksum
 from delayssm_lab.data.published.file_trees import FileTree
@@ -80,7 +81,7 @@ class PublishedMnist(DataSet):
 
         The file holds two zero bytes, the type (8 for uint8), the number of dimensions, the shape and the values.
         """
-        path, content = tree.path_of(name), tree.read(name)
+        path, content = tree.path_of(name), tree.read(name, limits.IDX_BYTES)
         dimensions = 3 if "idx3" in name else 1
         begin = 4 + 4 * dimensions
         magic = bytes([0, 0, 8, dimensions])
@@ -90,5 +91,5 @@ class PublishedMnist(DataSet):
         if len(content) - begin != math.prod(shape):
             raise DataError(f"{path}: {len(content) - begin:,} values for the shape {shape}; download it again")
         if shape[0] == self.counts[split]:  # there are checksums of complete files only
-            verify_checksum(path, content, self.checksums[name])
+            verify_checksum(path, [content], self.checksums[name])
         return np.frombuffer(content, np.uint8, offset=begin).reshape(shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published import lra
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
@@ -26,6 +28,8 @@ _IMAGE = re.compile(r"imgs/\d+/sample_\d+\.png")
 #: Image that is an empty file in the release, by level. Other readers skip it, too.
 _EMPTY = {"pathfinder32/curv_baseline": "imgs/0/sample_172.png"}
 _PUBLISHED = 200_000
+#: Modes of Pillow that have a brightness: no palettes, and no numbers of more than a byte.
+_MODES = ("1", "L", "LA", "RGB", "RGBA")
 _PNG_END = b"IEND\xae\x42\x60\x82"
 
 
@@ -53,7 +57,7 @@ class PublishedPathfinder(DataSet):
 
     def _read(self, context: ReadContext) -> dict[str, int]:
         tree = context.tree = context.tree.subtree(f"{self.level}/")
-        labels = {name: label for name, label in _read_labels(tree).items() if name != self.empty}
+        labels = {name: label for name, label in _read_labels(context).items() if name != self.empty}
         images = [name for name in labels if name in tree.names]
         unlisted = {name for name in tree.names if _IMAGE.fullmatch(name)} - labels.keys() - {self.empty}
         context.report_missing(_summarise("images", [name for name in labels if name not in tree.names]))
@@ -61,7 +65,7 @@ class PublishedPathfinder(DataSet):
         rows = {name: row for row, name in enumerate(images)}
         x = context.out.array("x", (len(images), self.side**2), np.uint8)
         context.total = len(images)
-        for name, content in tree.read_each(images):
+        for name, content in tree.read_each(images, limits.IMAGE_BYTES):
             x[rows[name]] = _read_pixels(tree.path_of(name), content, self.side)
             context.advance()
         context.out.put("y", np.array([labels[name] for name in images], np.uint8))
@@ -105,19 +109,23 @@ def published_pathfinder(side: int, contour_length: int) -> PublishedPathfinder:
     )
 
 
-def _read_labels(tree: FileTree) -> dict[str, int]:
-    """Return the labels of all listed images by name."""
-    labels = {}
-    lists = {int(match[1]): name for name in tree.names if (match := _LIST.fullmatch(name))}
-    contents = dict(tree.read_each(lists.values()))
-    for _, name in sorted(lists.items()):
+def _read_labels(context: ReadContext) -> dict[str, int]:
+    """Return the labels of all listed images by name, in the order of the numbers of the lists."""
+    tree, labels = context.tree, dict[str, tuple[int, int]]()
+    lists = {name: int(match[1]) for name in tree.names if (match := _LIST.fullmatch(name))}
+    for name, content in tree.read_each(lists, limits.LIST_BYTES):
         path = tree.path_of(name)
-        for number, line in enumerate(decode_utf8(path, contents[name]).splitlines(), 1):
+        for number, line in enumerate(decode_utf8(path, content).splitlines(), 1):
             fields = line.split()
             if len(fields) < 4 or fields[3] not in ("0", "1") or not _IMAGE.fullmatch(f"{fields[0]}/{fields[1]}"):
                 raise DataError(f"{path}, line {number}: not a folder, file, number and label; download it again")
-            labels[f"{fields[0]}/{fields[1]}"] = int(fields[3])
-    return labels
+            image = f"{fields[0]}/{fields[1]}"
+            if image in labels:
+                raise DataError(f"{path}, line {number}: {image} is listed twice; download it again")
+            labels[image] = lists[name], int(fields[3])
+        context.check_counts({"all": len(labels) - 1})  # one listed image may be an empty file
+    ordered = sorted(labels.items(), key=lambda item: item[1][0])
+    return {image: label for image, (_, label) in ordered}
 
 
 def _summarise(what: str, names: list[str]) -> list[str]:
@@ -127,15 +135,17 @@ def _summarise(what: str, names: list[str]) -> list[str]:
 def _read_pixels(path: str, content: bytes, side: int) -> NDArray[np.uint8]:
     from PIL import Image
 
+    # The size is checked before Pillow allocates memory for it.
+    width, height = struct.unpack(">2I", content[16:24]) if len(content) >= 24 else (side, side)
+    if (width, height) != (side, side):
+        raise DataError(f"{path}: {width} x {height} pixels instead of {side} x {side}; download it again")
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            if image.mode not in _MODES:
+                raise ValueError(f"its mode is {image.mode}")
             pixels = np.asarray(image.convert("L"))
         if _PNG_END not in content:  # Pillow may decode a truncated file without an error
             raise ValueError("truncated")
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{path}: not a complete image ({error}); download it again") from error
-    if pixels.shape != (side, side):
-        raise DataError(
-            f"{path}: {pixels.shape[1]} x {pixels.shape[0]} pixels instead of {side} x {side}; download it again"
-        )
     return pixels.reshape(-1)

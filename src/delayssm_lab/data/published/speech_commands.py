@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.published.dataset import DataSet, Download, ReadContext, decode_utf8
 from delayssm_lab.data.published.file_trees import FileTree
@@ -64,13 +65,14 @@ class PublishedSpeechCommands(DataSet):
         words = self._present_words(context, clips)
         splits = _assign_splits(context, clips)
         counts = {split: sum(s == split for s in splits.values()) for split in self.counts}
+        context.check_counts(counts)
         x = {split: out.array(f"{split}_x", (n, _LENGTH), np.int16) for split, n in counts.items()}
         y = {split: np.empty(n, np.uint8) for split, n in counts.items()}
         length = {split: np.empty(n, np.int32) for split, n in counts.items()}
         rows = _number_rows(splits)
         total, squares = 0, 0
         context.total = len(clips)
-        for name, content in tree.read_each(clips):
+        for name, content in tree.read_each(clips, limits.CLIP_BYTES):
             samples, split, row = _read_samples(tree.path_of(name), content), splits[name], rows[name]
             x[split][row, : len(samples)] = samples
             length[split][row] = len(samples)
@@ -84,7 +86,7 @@ class PublishedSpeechCommands(DataSet):
             out.put(f"{split}_y", y[split])
         values = max(counts["train"], 1) * _LENGTH
         mean = total / values
-        out.about(words=words, mean=mean, std=math.sqrt(squares / values - mean**2))
+        out.about(words=words, mean=mean, std=math.sqrt(max(0.0, squares / values - mean**2)))
         return counts
 
     def _present_words(self, context: ReadContext, clips: Mapping[str, str]) -> list[str]:
@@ -114,7 +116,7 @@ def _assign_splits(context: ReadContext, clips: Mapping[str, str]) -> dict[str, 
 def _read_list(tree: FileTree, name: str) -> list[str]:
     if name not in tree.names:
         raise DataError(f"{tree.path_of(name)}: the list of held-out clips is missing; download it again")
-    return decode_utf8(tree.path_of(name), tree.read(name)).split()
+    return decode_utf8(tree.path_of(name), tree.read(name, limits.LIST_BYTES)).split()
 
 
 def _number_rows(splits: Mapping[str, str]) -> dict[str, int]:
@@ -133,8 +135,9 @@ def _read_samples(path: str, content: bytes) -> NDArray[np.int16]:
             channels, width, rate = clip.getnchannels(), clip.getsampwidth(), clip.getframerate()
             expected = clip.getnframes()
             samples = np.frombuffer(clip.readframes(expected), "<i2")
-    except (wave.Error, EOFError, ValueError) as error:
-        raise DataError(f"{path}: not a complete wave file ({error}); download it again") from error
+    except (wave.Error, EOFError, RuntimeError, ValueError) as error:  # RuntimeError for chunks beyond the end
+        reason = str(error) or "its sizes are wrong"
+        raise DataError(f"{path}: not a complete wave file ({reason}); download it again") from error
     if (channels, width, rate) != (1, 2, _RATE):
         raise DataError(
             f"{path}: {channels} channels of {8 * width} bits at {rate} Hz instead of 1 of 16 bits at {_RATE} Hz; "

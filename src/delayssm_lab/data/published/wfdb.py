@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
 
 _FORMAT = "16"
@@ -48,9 +49,12 @@ def parse_header(path: str, text: str) -> Record:
         _, count, rate, length, *_ = first.split()
         signals = tuple(_parse_signal(line) for line in rest)
         record = Record(float(rate.split("/")[0]), int(length), signals)
+        expected = int(count)
     except ValueError as error:
         raise DataError(f"{path}: not a header of a record ({error}); download it again") from error
-    if len(signals) != int(count):
+    if len({signal.name for signal in signals}) < len(signals):
+        raise DataError(f"{path}: describes a signal more than once; download it again")
+    if len(signals) != expected:
         raise DataError(f"{path}: describes {len(signals)} signals instead of {count}; download it again")
     return record
 
@@ -76,5 +80,7 @@ def _parse_signal(line: str) -> Signal:
     match = _GAIN.fullmatch(scale)
     if storage != _FORMAT or match is None:
         raise ValueError(f"{storage} {scale} is not format {_FORMAT} with a gain")
-    baseline = match["baseline"] or zero
-    return Signal(" ".join(name).strip(" ,"), float(match["gain"]), int(baseline), int(first), int(checksum))
+    gain, baseline = float(match["gain"]), int(match["baseline"] or zero)
+    if not limits.GAIN_LOWEST <= gain <= limits.GAIN_HIGHEST or abs(baseline) > limits.BASELINE:
+        raise ValueError(f"the gain {gain} or the baseline {baseline} is out of range")
+    return Signal(" ".join(name).strip(" ,"), gain, baseline, int(first), int(checksum))
