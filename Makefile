@@ -7,7 +7,7 @@ LAB    := $(VENV)/.lab
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all fuzz check bench clean
 
 demo: $(LAB)
 	$(BIN)/delayssm demo
@@ -18,6 +18,10 @@ test: $(READY) check
 # What takes longer than ten minutes on two cores together with the rest.
 test-all: test
 	$(BIN)/pytest -m slow
+
+# Cases of everything that comes from outside, 3,500 of each kind; the tests run some of them.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from tests.fuzz.outcomes import ACCEPTED, REFUSED
 from tests.fuzz.runner import fuzz
 
 #: Cases of each target, some seconds of them.
-CASES = {"constructors": 150, "streams": 25, "state_files": 150}
+CASES = {"constructors": 150, "streams": 25, "state_files": 150, "published": 200}
 
 
 @pytest.mark.parametrize("target", CASES)
