@@ -125,6 +125,8 @@ def test_other_damage(tmp_path: Path) -> None:
         ({"arrays": {"train_x": 5}}, "is not an object"),
         ({"counts": {"train": "many"}}, "train is not a int"),
         ({"digest": None}, "digest is not a str"),
+        ({"format": None}, "its format is None, not 'delayssm data 1'"),
+        ({"format": "delayssm data 2"}, "its format is 'delayssm data 2', not"),
         ({"origin": ["published"]}, "origin is not a str"),
     ],
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: File that describes a prepared data set, beside its arrays.
 ABOUT = "about.json"
+#: Format of prepared data. The number goes up when arrays of the same names change their meaning.
+FORMAT = "delayssm data 1"
 
 
 def data_root() -> Path:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data import limits
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.location import ABOUT, array_path, digest
+from delayssm_lab.data.prepared.location import ABOUT, FORMAT, array_path, digest
 
 _TYPES = {"title": str, "origin": str, "missing": list, "counts": dict, "digest": str, "arrays": dict}
 _ARRAY_TYPES = {"shape": list, "dtype": str, "bytes": int}
@@ -47,6 +47,8 @@ class Prepared(Mapping[str, NDArray[Any]]):
                 raise ValueError(f"not a file of at most {limits.ABOUT_BYTES:,} bytes")
             about: dict[str, Any] = json.loads(path.read_bytes())
             _check_types(about, _TYPES)
+            if about.get("format") != FORMAT:
+                raise ValueError(f"its format is {about.get('format')!r}, not {FORMAT!r}")
             _check_types(about["counts"], dict.fromkeys(about["counts"], int))
             for name, facts in about["arrays"].items():
                 if not re.fullmatch(r"\w+", name):

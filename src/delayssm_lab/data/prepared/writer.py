@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from delayssm.storage import files
 from delayssm_lab.data.errors import DataError
-from delayssm_lab.data.prepared.location import ABOUT, array_path, data_root, digest
+from delayssm_lab.data.prepared.location import ABOUT, FORMAT, array_path, data_root, digest
 from delayssm_lab.data.prepared.stage import Stage, remove_leftovers
 
 #: Errors of file systems that cannot allocate space without writing.
@@ -92,7 +92,7 @@ class Writer(Output):
     def __init__(self, name: str) -> None:
         self.name = name
         self.directory = data_root() / name
-        self._about: dict[str, Any] = {"name": name}
+        self._about: dict[str, Any] = {"format": FORMAT, "name": name}
         self._arrays: dict[str, NDArray[Any]] = {}
         self._ragged: dict[str, _RaggedFile] = {}
 
