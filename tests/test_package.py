@@ -44,7 +44,7 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
         "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Rule", "S4D", "Spans",
-        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "keep_freed_memory", "match_width",
+        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite", "keep_freed_memory", "match_width",
         "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
