@@ -44,8 +44,8 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
         "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Rule", "S4D", "Spans",
-        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite", "keep_freed_memory", "match_width",
-        "param_groups",
+        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite", "keep_freed_memory",
+        "match_width", "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 
