@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from delayssm.storage import files
 from delayssm_lab.display import counted, duration
 from delayssm_lab.environment import describe
-from delayssm_lab.training.logbook import parsed
+from delayssm_lab.training import reading
 
 #: Measured numbers by name.
 Readings = dict[str, float]
@@ -165,7 +165,7 @@ class Journal:
     def _entry(self, number: int, line: bytes) -> Entry:
         place, remedy = f"line {number} of {self.path}", "delete the line to measure its point again"
         try:
-            return Entry(**parsed(line, place, remedy))
+            return Entry(**reading.parse_object(line, place, remedy))
         except TypeError as error:
             raise ValueError(f"{place} is damaged ({error}); {remedy}") from error
 
