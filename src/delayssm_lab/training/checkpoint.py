@@ -22,8 +22,8 @@ from torch.distributed.checkpoint.state_dict import (
 
 from delayssm.storage import tensors as tensor_file
 from delayssm.storage.tensors import Damaged
-from delayssm_lab.training import reading
-from delayssm_lab.training.run import Run, check_settings, make_directory, to_json
+from delayssm_lab.training import disk
+from delayssm_lab.training.run import Run, check_settings, to_json
 
 #: The number increases when the content of a file changes its meaning.
 FORMAT = "delayssm checkpoint 2"
@@ -170,7 +170,7 @@ def _check_like(expected: Mapping[str, Any], saved: Mapping[str, Tensor], path: 
 
 def write(path: Path, tensors: dict[str, Tensor], progress: TrainingProgress, run: Run) -> None:
     """Write tensors, progress and the settings of the run to one file."""
-    make_directory(path.parent)
+    disk.make_directory(path.parent)
     tensor_file.write(path, FORMAT, tensors, about(json.dumps(asdict(progress)), json.dumps(to_json(run))))
 
 
@@ -185,8 +185,8 @@ def read(path: Path) -> Saved:
     if "about_digest" in found and found != {**found, **about(found.get("progress", ""), found.get("run", ""))}:
         raise Damaged(f"{path} is damaged: its progress and settings do not match their checksum")
     try:
-        progress = reading.parse_object(found.get("progress", ""), f"the progress in {path}")
-        settings = reading.parse(found.get("run", "null"), f"the run in {path}")
+        progress = disk.parse_object(found.get("progress", ""), f"the progress in {path}")
+        settings = disk.parse(found.get("run", "null"), f"the run in {path}")
         return Saved(tensors, _progress(progress, path), settings, path)
     except ValueError as error:
         raise Damaged(str(error)) from error
@@ -196,8 +196,8 @@ def _progress(content: dict[str, Any], path: Path) -> TrainingProgress:
     """Return the progress that a checkpoint tells of."""
     known = {field.name for field in fields(TrainingProgress)}
     numbers = [value for name, value in content.items() if not (name == "best" and value is None)]
-    valid = content.keys() == known and all(map(reading.is_number, numbers))
-    if not (valid and all(reading.is_count(content[name]) for name in ("step", "best_step", "count"))):
+    valid = content.keys() == known and all(map(disk.is_number, numbers))
+    if not (valid and all(disk.is_count(content[name]) for name in ("step", "best_step", "count"))):
         raise ValueError(f"{path} is damaged: its progress is {content!r}")
     if not (content["seconds"] >= 0 and content["step_seconds"] >= 0):
         raise ValueError(f"{path} is damaged: it tells of {content['seconds']} seconds")

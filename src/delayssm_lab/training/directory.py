@@ -115,5 +115,5 @@ def extend(directory: Path, steps: int) -> None:
         if saved is not None:
             logbook.check_evaluations(directory, logbook.read_metrics(directory, run), saved.progress, longer)
         # In this order, because a summary beside the new configuration would be one of the longer run.
-        logbook.summary_path(directory).unlink(missing_ok=True)
+        logbook.remove_summary(directory)
         save(directory, longer, environment)

@@ -14,7 +14,7 @@ from delayssm.storage import files
 from delayssm_lab.models.noise import noise
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import reading
+from delayssm_lab.training import disk
 from delayssm_lab.training.run import Run, Training, check_settings, to_json
 
 #: Largest difference between fingerprints of the same code, relative to their first number. Machines and numbers of
@@ -62,9 +62,9 @@ def read(directory: Path, run: Run) -> list[float]:
     if not path.exists():
         return []
     remedy = "delete the run to train it again"
-    content = reading.parse(reading.read(path), str(path), remedy)
+    content = disk.parse(disk.read(path), str(path), remedy)
     values = content.get("values") if isinstance(content, dict) else content  # a list has no settings to check
-    if not isinstance(values, list) or not all(map(reading.is_number, values)):
+    if not isinstance(values, list) or not all(map(disk.is_number, values)):
         raise ValueError(f"{path} is damaged (it has no list of numbers); {remedy}")
     check_settings(content.get("run") if isinstance(content, dict) else None, run, path)
     return [float(value) for value in values]

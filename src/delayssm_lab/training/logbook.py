@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delayssm.storage import files
-from delayssm_lab.training import reading
+from delayssm_lab.training import disk
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.run import Run, check_settings, to_json
 
@@ -44,13 +44,13 @@ def add_metrics(directory: Path, entry: Metrics) -> None:
 def read_metrics(directory: Path, run: Run) -> list[Metrics]:
     """Return one entry for each evaluation so far."""
     path = metrics_path(directory)
-    lines = reading.read(path).splitlines(keepends=True) if path.exists() else []
+    lines = disk.read(path).splitlines(keepends=True) if path.exists() else []
     metrics = []
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             break  # a crash has cut the last line, and the evaluation will be repeated
         place, remedy = f"line {number} of {path}", "delete the line to go on without that evaluation"
-        entry = reading.parse_object(line, place, remedy)
+        entry = disk.parse_object(line, place, remedy)
         if "run" in entry:
             check_settings(entry["run"], run, path)
         else:
@@ -90,11 +90,20 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
     if not path.exists():
         return None
     remedy = "delete it, and the run writes it again when it is resumed"
-    summary = reading.parse_object(reading.read(path), str(path), remedy)
+    summary = disk.parse_object(disk.read(path), str(path), remedy)
     check_settings(summary.pop("run", None), run, path, agree=operator.eq)  # a longer run has another summary
     names = run.task.metric.value, "best_step", "steps", "seconds"
     _check_numbers(summary, names, ("best_step", "steps"), str(path), remedy)
     return summary
+
+
+def remove_summary(directory: Path) -> None:
+    """Remove the summary of a run that will go on."""
+    path = summary_path(directory)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"could not remove {path}: {error.strerror}") from error
 
 
 def _check_numbers(
@@ -103,6 +112,6 @@ def _check_numbers(
     """Raise unless some names are there, some of them as whole numbers, and everything is a number."""
     if missing := [name for name in required if name not in content]:
         raise ValueError(f"{place} has no {', '.join(missing)}; {remedy}")
-    valid = {name: reading.is_count if name in counts else reading.is_number for name in content}
+    valid = {name: disk.is_count if name in counts else disk.is_number for name in content}
     if wrong := [name for name, value in content.items() if not valid[name](value)]:
         raise ValueError(f"{place} is damaged ({wrong[0]!r} is {content[wrong[0]]!r}); {remedy}")

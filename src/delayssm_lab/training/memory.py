@@ -31,5 +31,6 @@ def check(run: Run, parameters: int) -> None:
     for what, (needed, remedy) in needs.items():
         if needed > memory:
             raise ValueError(
-                f"{what} need at least {needed / 1e9:,.1f} GB of memory, but there are {memory / 1e9:,.1f} GB; {remedy}"
+                f"this machine has {memory / 1e9:,.1f} GB of memory, but {what} cannot do with less than "
+                f"{needed / 1e9:,.1f} GB; {remedy}"
             )

@@ -16,7 +16,7 @@ from torch import nn
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import fingerprint, reading
+from delayssm_lab.training import disk, fingerprint
 from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.logbook import Summary, metrics_path, read_metrics, read_summary
 from delayssm_lab.training.run import Run, from_json, load, to_json
@@ -87,7 +87,7 @@ class Record:
 
 def read(path: Path) -> Record:
     """Return the record in a JSON file."""
-    content = reading.parse(reading.read(path), str(path))
+    content = disk.parse(disk.read(path), str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
         raise ValueError(f"{path} is no {FORMAT!r}, which is what can be read here: its format is {found!r}")

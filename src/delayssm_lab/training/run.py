@@ -25,7 +25,7 @@ from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
-from delayssm_lab.training import reading
+from delayssm_lab.training import disk
 from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 
 #: Whole numbers of runs are below this one.
@@ -201,26 +201,18 @@ def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
     if not isinstance(run.task, AnyTask):
         raise TypeError(f"{type(run.task).__name__} is not a task of runs; add it to AnyTask in {__name__}")
     content = {"run": _CONVERTER.unstructure(run), "environment": environment}
-    make_directory(directory)
+    disk.make_directory(directory)
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
-
-
-def make_directory(directory: Path) -> None:
-    """Create a directory, unless it exists, with its parents."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # a part of the path is a file, or may not be written to
-        raise OSError(error.errno, f"could not make the directory {directory}: {error.strerror}") from error
 
 
 def load(directory: Path) -> tuple[Run, dict[str, str]]:
     """Return the run that `save` wrote, and the environment in which it began, empty before its first step."""
     path = directory / "config.json"
     try:
-        content = reading.read(path)
+        content = disk.read(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
-    return from_json(reading.parse(content, str(path)), path)
+    return from_json(disk.parse(content, str(path)), path)
 
 
 def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from torch import nn
 
 from delayssm.storage import files
-from delayssm_lab.training import checkpoint, record
+from delayssm_lab.training import checkpoint, disk, record
 from delayssm_lab.training.record import Record
-from delayssm_lab.training.run import Run, make_directory
+from delayssm_lab.training.run import Run
 
 #: Weights that take more than this are not kept.
 LARGEST_WEIGHTS = 2_000_000
@@ -38,7 +38,7 @@ class Store:
         made = record.of_directory(directory)
         if made is None or not made.finished:
             raise ValueError(f"{directory} is not a finished run")
-        make_directory(self.directory)
+        disk.make_directory(self.directory)
         best = checkpoint.best(directory)
         if weights and best.stat().st_size <= LARGEST_WEIGHTS:
             files.write(self._path(made.run, "safetensors"), best.read_bytes())
