@@ -55,7 +55,7 @@ def total_memory() -> int:
     import psutil
 
     gpu = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
-    return max(gpu, psutil.virtual_memory().total)
+    return max(gpu, int(psutil.virtual_memory().total))
 
 
 def describe() -> dict[str, str]:

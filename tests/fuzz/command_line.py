@@ -225,7 +225,7 @@ def _without_waiting(interrupt: BaseException | None) -> Iterator[None]:
             stack.enter_context(mock.patch(name, replacement))
         for study in {type(study) for study in studies()}:
             stack.enter_context(mock.patch.object(study, "run", returning(None)))
-            stack.enter_context(mock.patch.object(study, "files", lambda self, places: [("table.md", b"")]))
+            stack.enter_context(mock.patch.object(study, "files", return_value=[("table.md", b"")]))
         stack.enter_context(mock.patch.dict(sys.modules, {"ray": _ray(returning(summary))}))
         yield
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -205,10 +205,8 @@ def pristine(kind: str, state: str, seed: int = 0) -> Files:
         place = create(Path(folder) / "run", run)
         if state == "interrupted":
             with mock.patch(f"{__name__}.MOST_STEPS", 3), mock.patch.object(training, "Interruption", _AfterSteps):
-                try:
+                with suppress(Interrupted):
                     training.train(place, Silent())
-                except Interrupted:
-                    pass
         elif state == "finished":
             training.train(place, Silent())
         (place / ".lock").unlink(missing_ok=True)
