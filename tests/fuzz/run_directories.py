@@ -204,9 +204,9 @@ def pristine(kind: str, state: str, seed: int = 0) -> Files:
     with TemporaryDirectory() as folder, mock.patch("delayssm_lab.environment.revision", return_value="none"):
         place = create(Path(folder) / "run", run)
         if state == "interrupted":
-            with mock.patch(f"{__name__}.MOST_STEPS", 3), mock.patch.object(training, "Interruption", _AfterSteps):
-                with suppress(Interrupted):
-                    training.train(place, Silent())
+            patched = mock.patch.object(training, "Interruption", _AfterSteps)
+            with mock.patch(f"{__name__}.MOST_STEPS", 3), patched, suppress(Interrupted):
+                training.train(place, Silent())
         elif state == "finished":
             training.train(place, Silent())
         (place / ".lock").unlink(missing_ok=True)
@@ -325,13 +325,14 @@ def _tensors(data: st.DataObject, path: Path) -> None:
         tensors, about = tensor_file.read(path, checkpoint.FORMAT)
     except (ValueError, OSError):
         return
-    name = data.draw(st.sampled_from(sorted(tensors)), "tensor")
+    name = data.draw(st.sampled_from(sorted(tensors) or ["x"]), "tensor")
+    tensors.setdefault(name, torch.zeros(1))
     t = tensors[name]
     changes: dict[str, Callable[[], torch.Tensor]] = {
         "nan": lambda: torch.full_like(t, float("nan")) if t.is_floating_point() else t + 1,
         "large": lambda: torch.full_like(t, 1e38) if t.is_floating_point() else t - 10**9,
         "longer": lambda: torch.cat([t.reshape(-1), t.reshape(-1)]),
-        "scalar": lambda: t.reshape(-1)[0],
+        "scalar": lambda: t.reshape(-1)[:1].sum(),
         "empty": lambda: t.reshape(-1)[:0],
         "integers": lambda: t.to(torch.int32),
         "doubles": lambda: t.double(),
