@@ -52,3 +52,10 @@ def make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:  # a part of the path is a file, or may not be written to
         raise OSError(error.errno, f"could not make the directory {directory}: {error.strerror}") from error
+
+
+def check_directory(directory: Path) -> None:
+    """Raise if something that is there already keeps a path from becoming a directory. Nothing is made."""
+    existing = next((path for path in (directory, *directory.parents) if path.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise NotADirectoryError(f"{existing} is not a directory; choose another place than {directory}")

@@ -8,7 +8,7 @@ import pytest
 from delayssm_lab.cli import info
 from delayssm_lab.training.interrupt import Interrupted
 from tests.support.command_line import Here
-from tests.support.runs import finish, run, start
+from tests.support.runs import LSTM, create, finish, run, start, tiny
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,17 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
         ("train copy-fixed ds4d --steps 1 --out /dev/null", 1, "/dev/null is a file"),
         ("train sum-fixed ds4d --max-token 19", 2, "lower max_token or raise vocab_size"),
         ("train copy-fixed ds4d --batch-size 0", 2, "batch_size must be at least 1"),
+        ("train copy-fixed ds4d --dt-min nan", 2, "not nan and 0.4"),
+        ("train copy-fixed ds4d --delays -5", 2, "-5"),
+        ("train copy-fixed ds4d --batch-size 1000000000", 2, "lower batch_size"),
+        ("train copy-fixed ds4d --batch-size 99999999999", 2, "batch_size must be at least 1 and below 2**31"),
+        ("train copy-fixed ds4d --vocab-size 999999999", 2, "choose a smaller model"),
+        ("train copy-fixed ds4d --lags 6 99999999999", 2, "lags must be below 2**31"),
+        ("train copy-fixed ds4d --out=", 2, "--out needs a path, not an empty text"),
+        ("reproduce phase --out /dev/null", 1, "/dev/null is not a directory"),
+        ("reproduce fft-accuracy --work /dev/null/new", 1, "/dev/null is not a directory"),
+        ("sweep --ray --tasks copy-fixed --out /dev/null", 1, "could not make the directory /dev/null/copy-fixed"),
+        ("report nowhere --out /dev/null", 1, "there are no runs in nowhere"),
         ("resume nowhere", 1, "nowhere is not a run"),
         ("eval nowhere", 1, "nowhere is not a run"),
         ("report nowhere", 1, "there are no runs in nowhere"),
@@ -145,7 +156,32 @@ def test_an_error_of_the_code_keeps_its_traceback(here: Here, monkeypatch: pytes
         here("info")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("train", "copy-fixed", "ds4d", "--help"), ("info",)])
+@pytest.mark.parametrize("option", ["--out", "--work"])
+def test_empty_paths_are_refused(option: str, here: Here) -> None:
+    assert here("reproduce", option, "") == (2, "", f"delayssm: {option} needs a path, not an empty text\n")
+    assert here("resume", "")[0] == 2
+
+
+def test_a_configuration_that_cannot_be_read(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    for command in ("resume", "eval"):
+        code, _, errors = here(command, tmp_path)
+        assert code == 1
+        assert errors == f"delayssm: could not read {tmp_path / 'config.json'}: Is a directory\n"
+
+
+def test_damaged_weights_are_one_line(here: Here, tmp_path: Path) -> None:
+    create(tmp_path, tiny(LSTM, steps=1))
+    assert here("resume", tmp_path)[0] == 0
+    (tmp_path / "best" / "model.safetensors").write_bytes(b"damaged")
+    for command in ("eval", "report"):
+        code, _, errors = here(command, tmp_path)
+        assert code == 1
+        assert f"{tmp_path / 'best' / 'model.safetensors'} is damaged" in errors
+        assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("train", "copy-fixed", "ds4d", "--help"), ("info",), ("params",)])
 def test_a_reader_that_stops_reading(arguments: tuple[str, ...]) -> None:
     with start("-m", "delayssm_lab", *arguments) as process:
         assert process.stdout is not None

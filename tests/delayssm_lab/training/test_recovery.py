@@ -63,6 +63,38 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert f"stopped after step {step} of 3000" in errors
 
 
+ENDLESS = """
+import sys, time
+from delayssm_lab.training import trainer
+from delayssm_lab.cli import main
+
+def step(self):
+    print("step", flush=True)
+    time.sleep(300)
+
+trainer.Trainer.step = step
+sys.argv = ["delayssm", "resume", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_second_signal_ends_a_step_that_does_not_end(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    process = start("-c", ENDLESS, create(tmp_path, tiny(LSTM)))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    while process.stdout.readline() != "step\n":
+        assert process.poll() is None
+    process.send_signal(number)
+    assert process.stderr.readline() == (
+        "Stopping after this step. Interrupt again to stop at once, without saving it.\n"
+    )
+    process.send_signal(number)
+    actual, _, errors = finish(process)
+    assert actual == code
+    assert "Traceback" not in errors
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "not a checkpoint"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_there(tmp_path: Path, damage: str) -> None:
     directory = create(tmp_path / "run", tiny())
