@@ -95,6 +95,10 @@ def read(path: Path) -> Record:
     names = "date", "metrics", "summary", "fingerprint", "delays", "answers"
     if missing := [name for name in names if name not in content]:
         raise ValueError(f"{path} is damaged: it has no {', '.join(missing)}")
+    metrics = content["metrics"] if isinstance(content["metrics"], list) else []
+    values = [entry.get(run.task.metric.value) for entry in metrics if isinstance(entry, dict)]
+    if not (values and len(values) == len(metrics) and all(map(disk.is_number, values))):
+        raise ValueError(f"{path} is damaged: its metrics are no evaluations")
     return Record(run, environment, *(content[name] for name in names))
 
 

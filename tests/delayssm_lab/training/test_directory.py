@@ -291,9 +291,7 @@ def test_a_lost_last_evaluation_is_repeated(copy: Path) -> None:
     (copy / "summary.json").unlink()
     assert training.train(copy, Silent()) == expected
     for found, before in zip(read_metrics(copy), metrics, strict=True):
-        assert [found[name] for name in ("step", "accuracy", "loss")] == [
-            before[n] for n in ("step", "accuracy", "loss")
-        ]
+        assert all(found[name] == before[name] for name in ("step", "accuracy", "loss"))
 
 
 def test_a_run_that_is_made_to_end_before_its_first_evaluation(tmp_path: Path) -> None:
@@ -317,9 +315,8 @@ def test_a_run_that_is_made_to_end_before_its_first_evaluation(tmp_path: Path) -
 def test_a_checkpoint_that_contradicts_itself(name: str, text: str, message: str, copy: Path) -> None:
     path = checkpoint.best(copy)
     tensors, about = tensor_file.read(path, checkpoint.FORMAT)
-    tensor_file.write(
-        path, checkpoint.FORMAT, tensors, {"progress": about["progress"], "run": about["run"], name: text}
-    )
+    unchecked = {"progress": about["progress"], "run": about["run"]}
+    tensor_file.write(path, checkpoint.FORMAT, tensors, {**unchecked, name: text})
     with pytest.raises(ValueError, match=rf"best/model\.safetensors.*{message}"):
         load_model(copy)
     tensor_file.write(path, checkpoint.FORMAT, tensors, {**about, name: text})

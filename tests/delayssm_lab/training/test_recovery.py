@@ -15,6 +15,7 @@ from delayssm_lab.training import checkpoint
 from delayssm_lab.training import trainer as training
 from tests.support import runs
 from tests.support.runs import (
+    LSTM,
     ONE_THREAD,
     create,
     finish,
