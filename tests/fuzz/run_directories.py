@@ -145,6 +145,8 @@ def _load_model(place: Path, data: st.DataObject) -> None:
 
 
 def _resume(place: Path, data: st.DataObject) -> None:
+    if (end := logbook.summary_path(place)).is_file() and data.draw(st.booleans(), "without its end"):
+        end.unlink()
     try:
         summary = training.train(place, Silent())
     except Interrupted:
@@ -191,7 +193,7 @@ def _keep(place: Path, data: st.DataObject) -> None:
     assert again == json.dumps(made.to_json())
 
 
-ACTIONS = [_load, _read, _load_model, _resume, _resume, _resume, _extend, _collect, _keep]
+ACTIONS = [_load, *[_read] * 2, *[_load_model] * 3, *[_resume] * 4, *[_extend] * 2, _collect, _keep]
 
 
 # How directories are made and damaged
@@ -226,7 +228,7 @@ def _damage(data: st.DataObject, place: Path) -> None:
         return
     path = place / data.draw(st.sampled_from(names), "file")
     actions: list[Damage] = [_bytes, _remove, _to_directory, _swap, _foreign]
-    actions += [_tensors, _tensors, _about] if path.suffix == ".safetensors" else [_lines, *[_json] * 6]
+    actions += [*[_tensors] * 6, *[_about] * 3] if path.suffix == ".safetensors" else [_lines, *[_json] * 6]
     data.draw(st.sampled_from(actions), "damage")(data, path)
 
 

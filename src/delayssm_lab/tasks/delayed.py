@@ -81,7 +81,7 @@ class WeightedSum:
         _check_window(self.window)
         for name, value in (("amplitude", self.amplitude), ("width", self.width)):
             if not 1e-6 <= value <= 1e6:
-                raise ValueError(f"{name} must be between 1e-6 and 1e6, not {value}")
+                raise ValueError(f"{name} must be positive, from 1e-6 to 1e6, not {value}")
         if not abs(self.center) <= 1e6:
             raise ValueError(f"center must be between -1e6 and 1e6, not {self.center}")
 
