@@ -47,16 +47,23 @@ def _states(directory: Path) -> list[tuple[dict[str, torch.Tensor], dict[str, fl
     return [(state.tensors, _timeless(vars(state.progress))) for state in saved]
 
 
+def _age(directory: Path) -> int:
+    """Return when the last checkpoint was written; 0 if there is none, as between two moves of files."""
+    try:
+        return checkpoint.last(directory).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def test_training(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     moment, moments = random.Random(0), Counter[str]()
     code, _, errors = run(*_command(0, whole))
     assert code == 0, errors
     while moments.total() < TRAINING_KILLS:
-        last = checkpoint.last(killed)
-        before = last.stat().st_mtime_ns if last.exists() else 0
-        process = start(*_command(moments.total() if last.exists() else 0, killed))
-        began = lambda last=last, before=before: last.exists() and last.stat().st_mtime_ns > before  # noqa: E731
+        before = _age(killed)
+        process = start(*_command(moments.total() if (killed / "config.json").exists() else 0, killed))
+        began = lambda before=before: _age(killed) > before  # noqa: E731
         moments[kill(process, began, killed, moment)] += 1
         assert not (killed / "summary.json").exists(), "the run has ended too early"
     assert set(moments) == {"beginning", "working", "writing"}
