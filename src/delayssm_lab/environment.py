@@ -50,6 +50,14 @@ def peak_memory(device: Device = "cpu") -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def total_memory() -> int:
+    """Return the memory of this machine, or of its GPU if that has more, in bytes."""
+    import psutil
+
+    gpu = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+    return max(gpu, int(psutil.virtual_memory().total))
+
+
 def describe() -> dict[str, str]:
     """Return the versions, backend, threads and machine of this process: all that results depend on."""
     from delayssm.backends import backend

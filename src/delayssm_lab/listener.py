@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from delayssm.models.pooled import PooledModel
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
+from delayssm_lab.training import disk
 from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.run import Run
 
@@ -58,7 +60,7 @@ class Listener:
 def read_wav(path: Path) -> NDArray[np.int16]:
     """Return the samples of a WAV file with 16 bits, one channel and 16 kHz."""
     try:
-        with wave.open(str(path)) as file:
+        with wave.open(io.BytesIO(disk.read(path))) as file:
             rate, channels, bits = file.getframerate(), file.getnchannels(), 8 * file.getsampwidth()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
@@ -68,7 +70,7 @@ def read_wav(path: Path) -> NDArray[np.int16]:
             f"{path} has {rate} Hz, {channels} channels, {bits} bit; the model needs {SpeechCommands.rate} Hz, one "
             f"channel, 16 bit. To convert it: sox {path} -r {SpeechCommands.rate} -c 1 -b 16 converted.wav"
         )
-    return np.frombuffer(frames, "<i2").astype(np.int16)
+    return np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int16)  # the last sample may be cut off
 
 
 def chunks(samples: NDArray[np.int16], size: int) -> Iterator[NDArray[np.int16]]:

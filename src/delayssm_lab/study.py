@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from delayssm.storage import files
 from delayssm_lab.display import counted, duration
 from delayssm_lab.environment import describe
-from delayssm_lab.training.logbook import parsed
+from delayssm_lab.training import disk
 
 #: Measured numbers by name.
 Readings = dict[str, float]
@@ -93,7 +93,7 @@ class Study(ABC):
             "environment": environment,
         }
         out = places.results / self.name
-        out.mkdir(parents=True, exist_ok=True)
+        disk.make_directory(out)
         for name, data in {**content, "about.json": json.dumps(about, indent=1).encode()}.items():
             files.write(out / name, data)
 
@@ -159,19 +159,19 @@ class Journal:
 
     def entries(self) -> list[Entry]:
         """Read all entries, ignoring a last line that was cut off by a crash."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+        lines = disk.read(self.path).splitlines(keepends=True) if self.path.exists() else []
         return [self._entry(number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
 
     def _entry(self, number: int, line: bytes) -> Entry:
         place, remedy = f"line {number} of {self.path}", "delete the line to measure its point again"
         try:
-            return Entry(**parsed(line, place, remedy))
+            return Entry(**disk.parse_object(line, place, remedy))
         except TypeError as error:
             raise ValueError(f"{place} is damaged ({error}); {remedy}") from error
 
     def add(self, entry: Entry) -> None:
         """Append an entry, after removing a last line that was cut off."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directory(self.path.parent)
         if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
             files.write(self.path, b"".join(self.path.read_bytes().splitlines(keepends=True)[:-1]))
         files.append(self.path, json.dumps(asdict(entry)))

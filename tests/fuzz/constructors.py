@@ -12,7 +12,7 @@ from torch import Tensor
 
 from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, PooledModel, Stack, TokenModel, Tokens, Values
 from delayssm.layers.streaming import Streaming
-from tests.fuzz.outcomes import ACCEPTED, refused
+from tests.fuzz.outcomes import ACCEPTED, REFUSED, require_clear
 
 LAYERS = [DiagonalSSM, DelaySSM, S4D, DS4D]
 #: Values that make sense for some option.
@@ -45,7 +45,8 @@ def case(data: st.DataObject, tmp: Path) -> str:
     try:
         module = _build(data)
     except Exception as error:
-        return refused(error)
+        require_clear(error)
+        return REFUSED
     _use(data, module)
     return ACCEPTED
 

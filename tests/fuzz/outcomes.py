@@ -1,5 +1,6 @@
-"""What may come of a case: it is accepted, or refused by a clear error."""
+"""What counts as a clear error: one that our own code has raised on purpose, and that names the file it is about."""
 
+import inspect
 import linecache
 import traceback
 from pathlib import Path
@@ -7,21 +8,33 @@ from pathlib import Path
 import delayssm
 import delayssm_lab
 
+#: Directories of the packages whose errors are written for users.
+PACKAGES = tuple(str(Path(inspect.getfile(package)).parent) for package in (delayssm, delayssm_lab))
+#: Errors that users meet. An ArithmeticError tells of a loss that is not a number.
+CLEAR = (ValueError, TypeError, OSError, RuntimeError, ArithmeticError)
+#: What may come of a case.
 ACCEPTED, REFUSED = "accepted", "clear error"
-_PACKAGES = tuple(Path(package.__file__ or "").parent for package in (delayssm, delayssm_lab))
 
 
-def is_clear(error: BaseException, names: str = "") -> bool:
-    """Return whether one of our own `raise` statements made an error, and its message has some text in it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    ours = any(Path(last.filename).is_relative_to(package) for package in _PACKAGES)
-    raised = linecache.getline(last.filename, last.lineno or 0).strip().startswith("raise")
-    kinds = ValueError, TypeError, OSError, RuntimeError
-    return isinstance(error, kinds) and ours and raised and len(str(error)) > 10 and names in str(error)
+def raised_on_purpose(error: BaseException) -> bool:
+    """Return whether the innermost frame of the traceback is a `raise` statement in one of our packages."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or frames[-1].lineno is None or not frames[-1].filename.startswith(PACKAGES):
+        return False
+    line = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
+    return line.startswith("raise ")
 
 
-def refused(error: Exception, names: str = "") -> str:
-    """Return that a case was refused, or raise the error again if it is not a clear one."""
-    if not is_clear(error, names):
-        raise AssertionError(f"not a clear error: {type(error).__name__}: {error}") from error
-    return REFUSED
+def require_clear(error: BaseException, *names: str) -> None:
+    """Raise AssertionError unless an error is clear and its message names one of some files.
+
+    Args:
+        error: What was raised.
+        names: Texts of which the message must contain one. None: any message will do.
+    """
+    described = f"{type(error).__name__}: {error}"
+    own = type(error).__module__.partition(".")[0] in ("delayssm", "delayssm_lab")
+    if not raised_on_purpose(error) or not (own or isinstance(error, CLEAR)):
+        raise AssertionError(f"not raised on purpose: {described}") from error
+    if not str(error).strip() or (names and not any(name in str(error) for name in names)):
+        raise AssertionError(f"does not say what is wrong: {described}") from error

@@ -12,7 +12,7 @@ from delayssm import DS4D, S4D, Block, Stack, TokenModel
 from delayssm.storage import tensors as tensor_file
 from delayssm.system.state import FORMAT
 from tests.fuzz.mutations import mutate
-from tests.fuzz.outcomes import ACCEPTED, refused
+from tests.fuzz.outcomes import ACCEPTED, REFUSED, require_clear
 
 V, H = 7, 6
 NUMBERS = [0, -1, 1, 63, 64, 65, 2**31, 2**61, 2**62, 2**63 - 1, -(2**63)]
@@ -48,7 +48,8 @@ def case(data: st.DataObject, tmp: Path) -> str:
         try:
             state = model.load_state(path)
         except Exception as error:
-            return refused(error, names=path.name)
+            require_clear(error, path.name)
+            return REFUSED
         rows = state.batch_size
         for length in (3, 64):
             if state.max_length is None or int(state.position.max()) + length + 2 <= state.max_length:

@@ -6,9 +6,17 @@ from tests.fuzz.outcomes import ACCEPTED, REFUSED
 from tests.fuzz.runner import fuzz
 
 #: Cases of each target, some seconds of them.
-CASES = {"constructors": 150, "streams": 25, "state_files": 150, "published": 200}
+CASES = {
+    "constructors": 150,
+    "streams": 25,
+    "state_files": 150,
+    "run_directories": 150,
+    "published": 150,
+    "command_line": 50,
+}
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("target", CASES)
 def test_cases_are_accepted_or_refused_clearly(target: str) -> None:
     outcomes = fuzz(target, CASES[target], number=0)

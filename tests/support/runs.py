@@ -3,14 +3,19 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import torch
 
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import LSTMSpec, Spec, StateSpaceSpec
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
+from delayssm_lab.training import checkpoint, logbook
 from delayssm_lab.training import directory as directories
-from delayssm_lab.training import logbook
+from delayssm_lab.training import trainer as training
 from delayssm_lab.training.logbook import Metrics, Summary
 from delayssm_lab.training.run import Run, Training, load
 
@@ -67,3 +72,37 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 def run(*arguments: object) -> tuple[int, str, str]:
     """Run `python` with arguments and return its exit code, output and error output."""
     return finish(start(*arguments))
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    """Return the best weights of a run."""
+    return checkpoint.read(checkpoint.best(directory))[0]
+
+
+def state(directory: Path) -> dict[str, torch.Tensor]:
+    """Return the last training state of a run."""
+    return checkpoint.read(checkpoint.last(directory))[0]
+
+
+def metrics_without_times(directory: Path) -> list[dict[str, float]]:
+    """Return the evaluations of a run without their times."""
+    return [{k: v for k, v in entry.items() if k != "seconds"} for entry in read_metrics(directory)]
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a process has written a file."""
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def train_to(directory: Path, *steps: int) -> None:
+    """Train a run with checkpoints at these steps, up to the last of them."""
+    run = load(directory)[0]
+    trainer = training.Trainer(run, directory, training.make_accelerator(run), Silent())
+    while trainer.progress.step < steps[-1]:
+        trainer.step()
+        if trainer.progress.step in steps:
+            trainer.save()

@@ -5,6 +5,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted (progress is sa
 
 from __future__ import annotations
 
+import io
 import sys
 
 #: Each command is the module of its name in this package, which is imported only when the command runs.
@@ -38,13 +39,16 @@ def _run() -> None:
 
     leave_imports_at_once()
 
-    from delayssm_lab.cli.common import dispatch, leave, lose_output
+    from delayssm_lab.cli.common import check_paths, dispatch, leave, lose_output
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names of files that are no text
     try:
         try:
             if sys.argv[1:] == ["--version"]:
                 print(f"delayssm {_version()}")
             else:
+                check_paths(sys.argv[1:])
                 dispatch("delayssm", __name__, COMMANDS, __doc__, sys.argv[1:])
         finally:
             sys.stdout.flush()  # here, because an error at the exit of the interpreter cannot be caught
@@ -54,7 +58,9 @@ def _run() -> None:
         leave(EXIT_CODE, f"Interrupted: {interrupted}. Repeat the command to continue.")
     except ModuleNotFoundError as error:
         leave(1, f"delayssm: {missing(error)}")
-    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+    except OSError as error:
+        leave(1, f"delayssm: {error if error.filename or not error.strerror else error.strerror}")
+    except (ValueError, ArithmeticError, ImportError) as error:
         leave(1, f"delayssm: {error}")
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate" not in str(error):

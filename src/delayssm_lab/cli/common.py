@@ -12,8 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+#: Options whose values are paths.
+_PATHS = ("--out", "--work", "--run", "--root")
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,6 +102,15 @@ def check_at_least(smallest: int, **options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value < smallest:
             leave(2, f"delayssm: --{name.replace('_', '-')} must be at least {smallest}, not {value}")
+
+
+def check_paths(arguments: Sequence[str]) -> None:
+    """Exit with the code of wrong usage if a path is empty, which would silently mean the working directory."""
+    for before, argument in pairwise(["", *arguments]):
+        if argument in (f"{option}=" for option in _PATHS) or (argument == "" and before in _PATHS):
+            leave(2, f"delayssm: {argument.removesuffix('=') or before} needs a path, not an empty text")
+        if argument == "" and not before.startswith("-"):
+            leave(2, "delayssm: one of the arguments is empty; leave it out, or name a path")
 
 
 def quoted(path: Path) -> str:

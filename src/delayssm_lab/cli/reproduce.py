@@ -33,7 +33,10 @@ def command(
 
     from delayssm_lab.studies.catalogue import studies
     from delayssm_lab.study import Places
+    from delayssm_lab.training import disk
 
+    for directory in (work, out):  # before anything is measured that could not be kept
+        disk.check_directory(directory)
     places = Places(work, out)
     known = {study.name: study for study in studies()}
     if unknown := sorted(set(names) - set(known)):

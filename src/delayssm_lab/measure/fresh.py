@@ -24,7 +24,9 @@ def measure(point: Point) -> dict[str, float]:
     command = [sys.executable, "-m", MODULE]
     process = subprocess.run(command, input=pickle.dumps(point), capture_output=True, check=False)
     if process.returncode:
-        raise RuntimeError(f"measuring {point} failed:\n{process.stderr.decode()}")
+        lines = process.stderr.decode(errors="replace").strip().splitlines()
+        cause = lines[-1] if lines else f"exit code {process.returncode}"
+        raise ChildProcessError(f"measuring {point} failed: {cause}")
     values: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
     return values
 

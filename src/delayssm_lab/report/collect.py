@@ -107,7 +107,8 @@ def collect(paths: Sequence[Path]) -> Results:
             else:
                 records.append(record)
     if not records:
-        reasons = "".join(f"; {reason}" for reason in left_out.values())
+        waiting = [f"{directory} has not been evaluated yet" for directory in unstarted]
+        reasons = "".join(f"; {reason}" for reason in (*left_out.values(), *waiting))
         raise ValueError(f"none of these runs has an evaluation that can be shown{reasons}")
     return group(records, unstarted, left_out)
 
@@ -147,8 +148,8 @@ def group(
 
 
 def _variant(run: Run) -> Run:
-    """Return a run with the learning rate and the seed of all others."""
-    return replace(run, seed=0, training=replace(run.training, lr=1.0))
+    """Return a run with the learning rate and the seed of all others, and without the label that names it anyway."""
+    return replace(run, seed=0, label="", training=replace(run.training, lr=1.0))
 
 
 def _labels(named: Sequence[tuple[str, object]]) -> list[str]:

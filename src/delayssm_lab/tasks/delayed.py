@@ -13,8 +13,9 @@ If lags vary, rows with a shorter lag are padded after their target, so that all
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +28,8 @@ from delayssm_lab.models.specs import Spec
 from delayssm_lab.tasks.task import Metric, Score, Split, score_classes
 
 PAD = 0
+#: Sizes are below this number.
+LARGEST = 2**31
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,11 @@ class WeightedSum:
 
     def __post_init__(self) -> None:
         _check_window(self.window)
-        if not (self.amplitude > 0 and self.width > 0):
-            raise ValueError(f"amplitude and width must be positive, not {self.amplitude} and {self.width}")
+        for name, value in (("amplitude", self.amplitude), ("width", self.width)):
+            if not 1e-6 <= value <= 1e6:
+                raise ValueError(f"{name} must be positive, from 1e-6 to 1e6, not {value}")
+        if not abs(self.center) <= 1e6:
+            raise ValueError(f"center must be between -1e6 and 1e6, not {self.center}")
 
     def weights(self) -> NDArray[np.float64]:
         """Return G, (window,)."""
@@ -135,6 +141,10 @@ class DelayedMemory:
             raise ValueError(f"lags must be two numbers of at least 0, the shorter first, not {self.lags}")
         if self.max_token is not None and self.max_token < 1:
             raise ValueError(f"max_token must be at least 1, not {self.max_token}")
+        sizes = {"data_length": self.data_length, "vocab_size": self.vocab_size, "lags": self.lags[1]}
+        for name, size in {**sizes, "max_token": self.max_token or 0}.items():
+            if size >= LARGEST:
+                raise ValueError(f"{name} must be below 2**31, not {size}")
         if self.largest_token < 1:
             raise ValueError(f"vocab_size {self.vocab_size} is too small: even data tokens of 1 give targets beyond it")
         if self._largest_target(self.largest_token) > self.go - 1:
@@ -154,7 +164,7 @@ class DelayedMemory:
         """Largest data token."""
         if self.max_token is not None:
             return self.max_token
-        return max((m for m in range(1, self.go) if self._largest_target(m) < self.go), default=0)
+        return bisect_left(range(1, self.go), self.go, key=self._largest_target)  # targets grow with their data
 
     @property
     def max_length(self) -> int:
@@ -183,7 +193,7 @@ class DelayedMemory:
     def target(self, data: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the target of data, (..., data_length) -> the same shape."""
         target = np.zeros(data.shape)
-        for lag, weight in enumerate(self.mapping.weights()[: self.data_length]):
+        for lag, weight in enumerate(self._weights()):
             target[..., lag:] += weight * data[..., : self.data_length - lag]
         return np.rint(target).astype(np.int64)
 
@@ -223,4 +233,10 @@ class DelayedMemory:
         return data, int(random.integers(*self.lags, endpoint=True))
 
     def _largest_target(self, token: int) -> int:
-        return int(self.target(np.full(self.data_length, token)).max())
+        """Return the largest target of data tokens up to one, summed in the order in which `target` does."""
+        return int(np.rint(np.add.accumulate(self._weights() * token).max()))
+
+    def _weights(self) -> NDArray[np.float64]:
+        """Return the weights of those data tokens that there are."""
+        window = min(getattr(self.mapping, "window", 1), self.data_length)
+        return (self.mapping if isinstance(self.mapping, Copy) else replace(self.mapping, window=window)).weights()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from delayssm.storage import tensors as tensor_file
 from delayssm.storage.tensors import Damaged
+from delayssm_lab.training import disk
 from delayssm_lab.training.run import Run, check_settings, to_json
 
 #: The number increases when the content of a file changes its meaning.
@@ -60,11 +63,13 @@ class Saved(NamedTuple):
         tensors: Weights, or weights and moments, by name.
         progress: Progress of the run.
         settings: Settings of the run, as JSON; None if they are not in the file.
+        path: The file.
     """
 
     tensors: dict[str, Tensor]
     progress: TrainingProgress
     settings: Any
+    path: Path
 
 
 def last(directory: Path) -> Path:
@@ -96,15 +101,19 @@ def training_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[s
     return tensors
 
 
-def restore_weights(model: nn.Module, saved: dict[str, Tensor]) -> None:
-    """Load the result of `weights` into a model, in every process."""
+def restore_weights(model: nn.Module, saved: dict[str, Tensor], path: Path) -> None:
+    """Load the result of `weights`, read from a path, into a model, in every process."""
+    _check_like(get_model_state_dict(model), saved, path)
     set_model_state_dict(model, dict[str, Any](saved), options=_FULL)
 
 
-def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
-    """Load the result of `training_state` into a model and its optimiser, in every process."""
-    restore_weights(model, {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")})
+def restore(model: nn.Module, optimiser: torch.optim.Optimizer, saved: dict[str, Tensor], path: Path) -> None:
+    """Load the result of `training_state`, read from a path, into a model and its optimiser, in every process."""
     state: dict[str, Any] = get_optimizer_state_dict(model, optimiser)  # has the names of the moments
+    moments = {f"optimiser.{key}.{name}": t for name, values in state["state"].items() for key, t in values.items()}
+    _check_like(moments, {name: t for name, t in saved.items() if not name.startswith("model.")}, path)
+    weights = {name.removeprefix("model."): t for name, t in saved.items() if name.startswith("model.")}
+    restore_weights(model, weights, path)
     state["state"] = {
         name: {key: saved[f"optimiser.{key}.{name}"] for key in values} for name, values in state["state"].items()
     }
@@ -116,9 +125,12 @@ def save_training(directory: Path, tensors: dict[str, Tensor], progress: Trainin
     path = last(directory)
     new = path.with_name("next.safetensors")
     write(new, tensors, progress, run)  # fails here if the disk is full, before any file is moved
-    if path.exists():
-        os.replace(path, previous(directory))
-    os.replace(new, path)
+    try:
+        if path.exists():
+            os.replace(path, previous(directory))
+        os.replace(new, path)
+    except OSError as error:
+        raise OSError(error.errno, f"could not move {new} to {path}: {error.strerror}") from error
 
 
 def load_training(directory: Path, run: Run) -> Saved | None:
@@ -137,25 +149,59 @@ def load_training(directory: Path, run: Run) -> Saved | None:
         raise Damaged(f"{error}; {remedy}") from error
 
 
-def load_weights(model: nn.Module, path: Path, run: Run) -> None:
+def load_weights(model: nn.Module, saved: Saved) -> None:
     """Load weights that a run has written into its model."""
+    _check_like(model.state_dict(), saved.tensors, saved.path)
     try:
-        model.load_state_dict(read_of(path, run).tensors)
-    except RuntimeError as error:  # names or shapes differ
-        raise ValueError(f"{path} does not have the weights of this model; it was written by other code") from error
+        model.load_state_dict(saved.tensors)
+    except RuntimeError as error:  # a layer says that these weights are not for it
+        raise ValueError(f"{saved.path} does not have the weights of this model: {error}") from error
+
+
+def _check_like(expected: Mapping[str, Any], saved: Mapping[str, Tensor], path: Path) -> None:
+    """Raise if tensors that were read do not have the names, shapes and types of others."""
+    theirs, mine = ({name: (t.shape, t.dtype) for name, t in some.items()} for some in (saved, expected))
+    if wrong := sorted(name for name in {**theirs, **mine} if theirs.get(name) != mine.get(name)):
+        raise ValueError(
+            f"{path} does not have the weights of this model; it was written by other code "
+            f"({len(wrong)} of {len(mine)} tensors differ, such as {wrong[0]!r})"
+        )
 
 
 def write(path: Path, tensors: dict[str, Tensor], progress: TrainingProgress, run: Run) -> None:
     """Write tensors, progress and the settings of the run to one file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    about = {"progress": json.dumps(asdict(progress)), "run": json.dumps(to_json(run))}
-    tensor_file.write(path, FORMAT, tensors, about)
+    disk.make_directory(path.parent)
+    tensor_file.write(path, FORMAT, tensors, about(json.dumps(asdict(progress)), json.dumps(to_json(run))))
+
+
+def about(progress: str, run: str) -> dict[str, str]:
+    """Return what a checkpoint says beside its tensors, with a checksum, as that of the file is of the tensors only."""
+    return {"progress": progress, "run": run, "about_digest": hashlib.sha256(f"{progress}\n{run}".encode()).hexdigest()}
 
 
 def read(path: Path) -> Saved:
     """Return what `write` wrote. Raise `Damaged` if the file is not intact."""
-    tensors, about = tensor_file.read(path, FORMAT)
-    return Saved(tensors, TrainingProgress(**json.loads(about["progress"])), json.loads(about.get("run", "null")))
+    tensors, found = tensor_file.read(path, FORMAT)
+    if "about_digest" in found and found != {**found, **about(found.get("progress", ""), found.get("run", ""))}:
+        raise Damaged(f"{path} is damaged: its progress and settings do not match their checksum")
+    try:
+        progress = disk.parse_object(found.get("progress", ""), f"the progress in {path}")
+        settings = disk.parse(found.get("run", "null"), f"the run in {path}")
+        return Saved(tensors, _progress(progress, path), settings, path)
+    except ValueError as error:
+        raise Damaged(str(error)) from error
+
+
+def _progress(content: dict[str, Any], path: Path) -> TrainingProgress:
+    """Return the progress that a checkpoint tells of."""
+    known = {field.name for field in fields(TrainingProgress)}
+    numbers = [value for name, value in content.items() if not (name == "best" and value is None)]
+    valid = content.keys() == known and all(map(disk.is_number, numbers))
+    if not (valid and all(disk.is_count(content[name]) for name in ("step", "best_step", "count"))):
+        raise ValueError(f"{path} is damaged: its progress is {content!r}")
+    if not (content["seconds"] >= 0 and content["step_seconds"] >= 0):
+        raise ValueError(f"{path} is damaged: it tells of {content['seconds']} seconds")
+    return TrainingProgress(**content)
 
 
 def read_of(path: Path, run: Run) -> Saved:

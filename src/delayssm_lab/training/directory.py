@@ -14,7 +14,7 @@ from delayssm.config import differences
 from delayssm.storage import files
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import checkpoint, logbook
+from delayssm_lab.training import checkpoint, logbook, memory
 from delayssm_lab.training.run import Run, load, save, to_json
 from delayssm_lab.training.schedules import Constant
 
@@ -46,11 +46,20 @@ def check(run: Run) -> None:
         if run.training.validation_size is None:
             raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")
     try:
-        run.parameters()
+        parameters = run.parameters()
     except ImportError:
         raise
     except Exception as error:  # whatever torch and transformers raise for sizes that do not fit
         raise ValueError(f"the model of this run cannot be built: {error or type(error).__name__}") from error
+    memory.check(run, parameters)
+
+
+def check_loaded(directory: Path, run: Run) -> None:
+    """Raise ValueError if the run of a directory, which may have been edited, cannot be trained."""
+    try:
+        check(run)
+    except ValueError as error:
+        raise ValueError(f"{directory / 'config.json'} describes a run that cannot be trained: {error}") from error
 
 
 def check_data(run: Run) -> None:
@@ -64,11 +73,17 @@ def check_data(run: Run) -> None:
 @contextmanager
 def locked(directory: Path, timeout: float = 0) -> Iterator[None]:
     """Keep other processes from training a run, or raise `Busy` if one still does after `timeout` seconds."""
+    lock = FileLock(directory / ".lock", timeout=timeout)
     try:
-        with FileLock(directory / ".lock", timeout=timeout):
-            yield
+        lock.acquire()
     except Timeout:
         raise Busy(f"another process is training the run in {directory}; wait for it or stop it") from None
+    except OSError as error:
+        raise OSError(error.errno, f"could not lock {directory / '.lock'}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -100,5 +115,5 @@ def extend(directory: Path, steps: int) -> None:
         if saved is not None:
             logbook.check_evaluations(directory, logbook.read_metrics(directory, run), saved.progress, longer)
         # In this order, because a summary beside the new configuration would be one of the longer run.
-        logbook.summary_path(directory).unlink(missing_ok=True)
+        logbook.remove_summary(directory)
         save(directory, longer, environment)

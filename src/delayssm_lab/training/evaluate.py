@@ -12,14 +12,17 @@ from torch import nn
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Batch, Split, Task
 from delayssm_lab.training import checkpoint
+from delayssm_lab.training.directory import check_loaded
 from delayssm_lab.training.run import Run, load
 
 
 def load_model(directory: Path) -> tuple[nn.Module, Run]:
     """Return the model of a run with its best weights, in evaluation mode, and the run."""
     run, _ = load(directory)
+    saved = checkpoint.read_of(checkpoint.best(directory), run)  # first: the weights tell if they are of another run
+    check_loaded(directory, run)
     model = run.initial_model()
-    checkpoint.load_weights(model, checkpoint.best(directory), run)
+    checkpoint.load_weights(model, saved)
     return model.eval(), run
 
 

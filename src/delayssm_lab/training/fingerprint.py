@@ -14,6 +14,7 @@ from delayssm.storage import files
 from delayssm_lab.models.noise import noise
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
+from delayssm_lab.training import disk
 from delayssm_lab.training.run import Run, Training, check_settings, to_json
 
 #: Largest difference between fingerprints of the same code, relative to their first number. Machines and numbers of
@@ -60,14 +61,13 @@ def read(directory: Path, run: Run) -> list[float]:
     path = _path(directory)
     if not path.exists():
         return []
-    try:
-        content = json.loads(path.read_bytes())
-        values = content if isinstance(content, list) else content["values"]  # a list has no settings to check
-        fingerprint = [float(value) for value in values]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete the run to train it again") from error
-    check_settings(content["run"] if isinstance(content, dict) else None, run, path)
-    return fingerprint
+    remedy = "delete the run to train it again"
+    content = disk.parse(disk.read(path), str(path), remedy)
+    values = content.get("values") if isinstance(content, dict) else content  # a list has no settings to check
+    if not isinstance(values, list) or not all(map(disk.is_number, values)):
+        raise ValueError(f"{path} is damaged (it has no list of numbers); {remedy}")
+    check_settings(content.get("run") if isinstance(content, dict) else None, run, path)
+    return [float(value) for value in values]
 
 
 def _path(directory: Path) -> Path:

@@ -59,6 +59,9 @@ class Interruption:
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         self._restore()
+        # By os.write, because a handler may run in the middle of another call of print. A step can take minutes.
+        if os.environ.get("RANK", "0") == "0":
+            os.write(2, b"Stopping after this step. Interrupt again to stop at once, without saving it.\n")
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():

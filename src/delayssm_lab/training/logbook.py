@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delayssm.storage import files
+from delayssm_lab.training import disk
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.run import Run, check_settings, to_json
 
@@ -43,17 +44,17 @@ def add_metrics(directory: Path, entry: Metrics) -> None:
 def read_metrics(directory: Path, run: Run) -> list[Metrics]:
     """Return one entry for each evaluation so far."""
     path = metrics_path(directory)
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    lines = disk.read(path).splitlines(keepends=True) if path.exists() else []
     metrics = []
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             break  # a crash has cut the last line, and the evaluation will be repeated
-        entry = parsed(line, f"line {number} of {path}", "delete the line to go on without that evaluation")
+        place, remedy = f"line {number} of {path}", "delete the line to go on without that evaluation"
+        entry = disk.parse_object(line, place, remedy)
         if "run" in entry:
             check_settings(entry["run"], run, path)
-        elif missing := _missing(entry, ("step", run.task.metric.value, "seconds")):
-            raise ValueError(f"line {number} of {path} has no {missing}; delete the line to go on without it")
         else:
+            _check_numbers(entry, ("step", run.task.metric.value, "seconds"), ("step",), place, remedy)
             metrics.append(entry)
     return metrics
 
@@ -89,24 +90,28 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
     if not path.exists():
         return None
     remedy = "delete it, and the run writes it again when it is resumed"
-    summary = parsed(path.read_bytes(), str(path), remedy)
+    summary = disk.parse_object(disk.read(path), str(path), remedy)
     check_settings(summary.pop("run", None), run, path, agree=operator.eq)  # a longer run has another summary
-    if missing := _missing(summary, (run.task.metric.value, "best_step", "steps", "seconds")):
-        raise ValueError(f"{path} has no {missing}; {remedy}")
+    names = run.task.metric.value, "best_step", "steps", "seconds"
+    _check_numbers(summary, names, ("best_step", "steps"), str(path), remedy)
     return summary
 
 
-def parsed(text: bytes, place: str, remedy: str) -> dict[str, Any]:
-    """Return the JSON object in a text, or raise an error that names the place and the remedy."""
+def remove_summary(directory: Path) -> None:
+    """Remove the summary of a run that will go on."""
+    path = summary_path(directory)
     try:
-        content = json.loads(text)
-    except ValueError as error:  # no JSON, or no text at all
-        raise ValueError(f"{place} is damaged ({error}); {remedy}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{place} is damaged (it is no JSON object); {remedy}")
-    return content
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"could not remove {path}: {error.strerror}") from error
 
 
-def _missing(content: dict[str, Any], names: Sequence[str]) -> str:
-    """Return the names that are not those of numbers."""
-    return ", ".join(name for name in names if not isinstance(content.get(name), int | float))
+def _check_numbers(
+    content: dict[str, Any], required: Sequence[str], counts: Sequence[str], place: str, remedy: str
+) -> None:
+    """Raise unless some names are there, some of them as whole numbers, and everything is a number."""
+    if missing := [name for name in required if name not in content]:
+        raise ValueError(f"{place} has no {', '.join(missing)}; {remedy}")
+    valid = {name: disk.is_count if name in counts else disk.is_number for name in content}
+    if wrong := [name for name, value in content.items() if not valid[name](value)]:
+        raise ValueError(f"{place} is damaged ({wrong[0]!r} is {content[wrong[0]]!r}); {remedy}")

@@ -6,7 +6,6 @@ It also has a fingerprint of the code that trained it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import nn
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import fingerprint
+from delayssm_lab.training import disk, fingerprint
 from delayssm_lab.training.evaluate import load_model
 from delayssm_lab.training.logbook import Summary, metrics_path, read_metrics, read_summary
 from delayssm_lab.training.run import Run, from_json, load, to_json
@@ -88,10 +87,7 @@ class Record:
 
 def read(path: Path) -> Record:
     """Return the record in a JSON file."""
-    try:
-        content = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    content = disk.parse(disk.read(path), str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
         raise ValueError(f"{path} is no {FORMAT!r}, which is what can be read here: its format is {found!r}")
@@ -99,6 +95,10 @@ def read(path: Path) -> Record:
     names = "date", "metrics", "summary", "fingerprint", "delays", "answers"
     if missing := [name for name in names if name not in content]:
         raise ValueError(f"{path} is damaged: it has no {', '.join(missing)}")
+    metrics = content["metrics"] if isinstance(content["metrics"], list) else []
+    values = [entry.get(run.task.metric.value) for entry in metrics if isinstance(entry, dict)]
+    if not (values and len(values) == len(metrics) and all(map(disk.is_number, values))):
+        raise ValueError(f"{path} is damaged: its metrics are no evaluations")
     return Record(run, environment, *(content[name] for name in names))
 
 

@@ -25,8 +25,11 @@ from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
+from delayssm_lab.training import disk
 from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 
+#: Whole numbers of runs are below this one.
+LARGEST = 2**31
 AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | Text | Retrieval | GrayCIFAR | Pathfinder
 
 
@@ -85,12 +88,12 @@ class Training:
                 "set the other to None"
             )
         for name in ("batch_size", "evaluate_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+            if not 1 <= getattr(self, name) < LARGEST:
+                raise ValueError(f"{name} must be at least 1 and below 2**31, not {getattr(self, name)}")
         for name in ("steps", "rows_at_once", "validation_size", "test_size", "patience"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, or None, not {value}")
+            if value is not None and not 1 <= value < LARGEST:
+                raise ValueError(f"{name} must be at least 1 and below 2**31, or None, not {value}")
         for name in ("epochs", "lr", "dt_lr", "dynamics_lr", "clip"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -122,6 +125,8 @@ class Run:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be at least 0 and below 2**63, not {self.seed}")
+        if len(self.label) > 100 or not self.label.isprintable():
+            raise ValueError(f"label must have at most 100 characters, all of them printable, not {self.label!r}")
         if isinstance(self.task, DelayedMemory) and self._is_bidirectional():
             raise ValueError(
                 f"{self.task.label} asks for tokens that a bidirectional layer has already seen; "
@@ -196,7 +201,7 @@ def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
     if not isinstance(run.task, AnyTask):
         raise TypeError(f"{type(run.task).__name__} is not a task of runs; add it to AnyTask in {__name__}")
     content = {"run": _CONVERTER.unstructure(run), "environment": environment}
-    directory.mkdir(parents=True, exist_ok=True)
+    disk.make_directory(directory)
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
 
 
@@ -204,21 +209,23 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
     """Return the run that `save` wrote, and the environment in which it began, empty before its first step."""
     path = directory / "config.json"
     try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
+        content = disk.read(path)
+    except FileNotFoundError:
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    return from_json(content, path)
+    return from_json(disk.parse(content, str(path)), path)
 
 
 def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
     """Return the run and the environment that the content of a file describes; missing options have their defaults."""
     try:
-        return _CONVERTER.structure(content["run"], Run), dict(content["environment"])
+        run = _CONVERTER.structure(content["run"], Run)
+        environment: dict[str, str] = _CONVERTER.structure(content["environment"], dict[str, str])
     except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError, ValueError) as error:
         reasons = "; ".join(cattrs.transform_error(error, "run", _reason))
         raise ValueError(f"{path} does not describe a run of this version: {reasons}") from error
+    if not all(map(str.isprintable, [*environment, *environment.values()])):
+        raise ValueError(f"{path} is damaged: its environment is no text")
+    return run, environment
 
 
 def check_settings(

@@ -30,7 +30,7 @@ from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
-from delayssm_lab.training.directory import locked, remove_leftovers
+from delayssm_lab.training.directory import check_loaded, locked, remove_leftovers
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import Interrupted, Interruption
 from delayssm_lab.training.logbook import (
@@ -117,6 +117,8 @@ class Trainer:
                 f"a batch of {run.training.batch_size} cannot be shared by {accelerator.num_processes} processes; "
                 "raise batch_size or use fewer processes"
             )
+        saved = checkpoint.load_training(directory, run)  # first, because it tells if this is not the run of the files
+        check_loaded(directory, run)
         model = run.initial_model()
         if accelerator.num_processes > 1:
             self._synchronise_batch_norms(model)
@@ -134,9 +136,9 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer
         self.model, self.optimiser = accelerator.prepare(model, torch.optim.AdamW(groups, fused=True))
         self.progress = TrainingProgress()
-        if (saved := checkpoint.load_training(directory, run)) is not None:
+        if saved is not None:
             self.progress = saved.progress
-            checkpoint.restore(self.model, self.optimiser, saved.tensors)
+            checkpoint.restore(self.model, self.optimiser, saved.tensors, saved.path)
         # Evaluations after the checkpoint will be repeated.
         self.metrics = [entry for entry in read_metrics(directory, run) if entry["step"] <= self.progress.step]
         check_evaluations(directory, self.metrics, self.progress, run)
@@ -159,6 +161,8 @@ class Trainer:
         if self.accelerator.is_main_process:
             write_metrics(self.directory, self.run, self.metrics)
         with Interruption() as interruption:
+            if self.progress.step == self.steps and not (self.metrics and self.metrics[-1]["step"] == self.steps):
+                self.evaluate()  # its line has been lost, or the run was made to end here
             while not self._done():
                 began = time.perf_counter()
                 self.step()
@@ -211,10 +215,12 @@ class Trainer:
         """Evaluate on the validation samples, and keep the weights if they are the best so far."""
         loss, value = self.measure(Split.VALIDATION, self.training.validation_size)
         progress, name = self.progress, self.metric.value
+        train_loss = progress.loss / progress.count if progress.count else math.nan
+        train_value = self.metric.of(progress.points / progress.count) if progress.count else math.nan
         entry = {
             "step": progress.step,
-            "train_loss": progress.loss / progress.count,
-            f"train_{name}": self.metric.of(progress.points / progress.count),
+            "train_loss": train_loss,
+            f"train_{name}": train_value,
             "loss": loss,
             name: value,
             "seconds": progress.seconds,
@@ -229,7 +235,7 @@ class Trainer:
                 checkpoint.write(checkpoint.best(self.directory), weights, self.progress, self.run)
         if self.accelerator.is_main_process:
             add_metrics(self.directory, entry)
-        self.display.show(self._status(entry["train_loss"], entry[f"train_{name}"], evaluated=True))
+        self.display.show(self._status(train_loss, train_value, evaluated=True))
 
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
         """Return mean loss and metric on at most `count` samples of a split; None means all."""
@@ -288,7 +294,7 @@ class Trainer:
         """Return the metric of the best weights on the test samples, which are used for nothing else."""
         self.accelerator.wait_for_everyone()  # the first process may still be writing the weights
         best = checkpoint.read_of(checkpoint.best(self.directory), self.run)
-        checkpoint.restore_weights(self.model, best.tensors)
+        checkpoint.restore_weights(self.model, best.tensors, best.path)
         return self.measure(Split.TEST, self.training.test_size)[1]
 
     def _status(self, loss: float, value: float, evaluated: bool = False) -> Status:
@@ -297,7 +303,7 @@ class Trainer:
 
     def _tokens_per_second(self) -> float:
         tokens = self.progress.step * self.training.batch_size * self.run.task.max_length
-        return tokens / self.progress.step_seconds
+        return tokens / self.progress.step_seconds if self.progress.step_seconds else 0.0
 
     def _sum(self, values: Sequence[float]) -> list[float]:
         """Return sums over all processes."""

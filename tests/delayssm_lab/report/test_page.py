@@ -119,6 +119,15 @@ def test_every_line_has_a_style_of_its_own(runs: Path) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["chance level", "LSTM", "DS4D"]
 
 
+def test_a_model_that_is_labelled_by_its_name_is_that_model() -> None:
+    """A preset has a label and a run of one's own has none, which is no difference between models."""
+    runs = [tiny(), replace(tiny(seed=1), label="DS4D")]
+    results = group([Record(run, {}, "", [{"step": 4, "accuracy": 0.5}], None, [], [], []) for run in runs])
+    assert results.models == ["DS4D"]
+    labels = [text.get_text() for text in figures.learning_curves(results).legends[0].get_texts()]
+    assert labels == ["chance level", "DS4D"]
+
+
 def test_variants_are_told_apart() -> None:
     longer = replace(tiny(steps=24), seed=1)
     other_task = replace(tiny(), task=replace(TASK, lags=(5, 8)))

@@ -137,6 +137,23 @@ def test_settings_that_overflow_are_refused() -> None:
         WeightedSum(width=0.0)
 
 
+@pytest.mark.parametrize("mapping", [Copy(), Sum(3), Sum(16), WeightedSum(), WeightedSum(16, 0.3, -2.0, 5.0)])
+@pytest.mark.parametrize("data_length", [1, 5, 32])
+def test_the_largest_token_is_the_largest_that_fits(mapping: Copy | Sum | WeightedSum, data_length: int) -> None:
+    for vocab_size in range(40, 400, 37):
+        task = DelayedMemory(mapping, (1, 1), vocab_size, data_length)
+        largest = [int(task.target(np.full(data_length, token)).max()) for token in range(1, task.go)]
+        assert task.largest_token == sum(target < task.go for target in largest)
+    huge = DelayedMemory(mapping, (1, 1), 2**31 - 1, data_length)
+    assert huge.target(np.full(data_length, huge.largest_token)).max() < huge.go
+
+
+@pytest.mark.parametrize("name", ["vocab_size", "data_length", "max_token"])
+def test_sizes_beyond_all_machines_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be below 2\*\*31"):
+        DelayedMemory(**{name: 10**400})
+
+
 def test_chance_level() -> None:
     assert DelayedMemory(Copy(), (1, 1), vocab_size=3).chance_level() == 1.0  # a single data token
     assert DelayedMemory(Copy(), (1, 1), vocab_size=4).chance_level() == pytest.approx(0.5, abs=0.03)

@@ -24,7 +24,7 @@ from delayssm_lab.training.record import of_directory
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from delayssm_lab.training.store import Store
-from tests.support.runs import DS4D, LSTM, TASK, create, read_metrics, read_summary, tiny
+from tests.support.runs import DS4D, LSTM, TASK, create, read_metrics, read_summary, tiny, train_to
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -282,6 +282,62 @@ def test_a_damaged_summary_is_named_and_can_be_written_again(text: str, copy: Pa
         training.train(copy, Silent())
     path.unlink()
     assert training.train(copy, Silent()) == expected
+
+
+def test_a_lost_last_evaluation_is_repeated(copy: Path) -> None:
+    expected, metrics = read_summary(copy), read_metrics(copy)
+    path = copy / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    (copy / "summary.json").unlink()
+    assert training.train(copy, Silent()) == expected
+    for found, before in zip(read_metrics(copy), metrics, strict=True):
+        assert all(found[name] == before[name] for name in ("step", "accuracy", "loss"))
+
+
+def test_a_run_that_is_made_to_end_before_its_first_evaluation(tmp_path: Path) -> None:
+    path = create(tmp_path, tiny(LSTM, steps=3, evaluate_every=100, checkpoint_every=1))
+    train_to(path, 2)
+    _edited(path, steps=2)
+    assert training.train(path, Silent())["steps"] == 2
+    assert [entry["step"] for entry in read_metrics(path)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("progress", "{}", "its progress is {}"),
+        ("progress", '{"step": "2"}', "its progress is "),
+        ("progress", "[", "is damaged"),
+        ("run", "{", "is damaged"),
+        ("run", "7", "does not describe a run"),
+    ],
+)
+def test_a_checkpoint_that_contradicts_itself(name: str, text: str, message: str, copy: Path) -> None:
+    path = checkpoint.best(copy)
+    tensors, about = tensor_file.read(path, checkpoint.FORMAT)
+    unchecked = {"progress": about["progress"], "run": about["run"]}
+    tensor_file.write(path, checkpoint.FORMAT, tensors, {**unchecked, name: text})
+    with pytest.raises(ValueError, match=rf"best/model\.safetensors.*{message}"):
+        load_model(copy)
+    tensor_file.write(path, checkpoint.FORMAT, tensors, {**about, name: text})
+    with pytest.raises(checkpoint.Damaged, match=r"model\.safetensors .*do not match their checksum"):
+        load_model(copy)
+
+
+@pytest.mark.parametrize("change", ["shape", "type", "missing", "new"])
+def test_training_states_of_another_model_are_one_error(change: str, copy: Path) -> None:
+    (copy / "summary.json").unlink()
+    saved, run = checkpoint.read(checkpoint.last(copy)), load(copy)[0]
+    name = next(name for name in saved.tensors if name.startswith("optimiser.exp_avg."))
+    if change in ("shape", "type"):
+        saved.tensors[name] = saved.tensors[name].flatten()[:1] if change == "shape" else saved.tensors[name].double()
+    elif change == "missing":
+        del saved.tensors[name]
+    else:
+        saved.tensors["optimiser.new"] = torch.zeros(1)
+    checkpoint.write(checkpoint.last(copy), saved.tensors, saved.progress, run)
+    with pytest.raises(ValueError, match=r"last/training\.safetensors does not have the weights of this model"):
+        training.train(copy, Silent())
 
 
 def test_lost_metrics_are_named(copy: Path) -> None:

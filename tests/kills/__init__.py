@@ -1,0 +1,1 @@
+"""Processes that are killed again and again, and what they leave behind."""
