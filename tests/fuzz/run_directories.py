@@ -99,7 +99,7 @@ def _takes_long(place: Path) -> bool:
 class _AfterSteps:
     """Asks a run to stop after some steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, notice: str = "") -> None:
         self._asked = 0
 
     def __enter__(self) -> "_AfterSteps":

@@ -64,7 +64,11 @@ def console() -> Console:
     """Return a console for tables, 120 columns wide unless it is a terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # for `main`; rich would exit with the code of a failure
+
+    return Piped(width=None if sys.stdout.isatty() else 120)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from typing import Any
 
 #: Exit code after an interruption, the one that shells report after Ctrl-C.
 EXIT_CODE = 130
+#: Notice of a first signal.
+NOTICE = "Stopping after this step. Interrupt again to stop at once, without saving it."
 
 
 class Interrupted(Exception):
@@ -39,10 +41,14 @@ class Interruption:
     """Context manager that turns the first SIGINT or SIGTERM into the flag `requested`. The second acts as usual.
 
     Python delivers signals to the main thread only. In other threads this context manager has no effect.
+
+    Args:
+        notice: Line that tells the user that the first signal has arrived, as a step can take minutes. Empty: none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notice: str = "") -> None:
         self.requested = False
+        self._notice = notice
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -59,9 +65,8 @@ class Interruption:
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         self._restore()
-        # By os.write, because a handler may run in the middle of another call of print. A step can take minutes.
-        if os.environ.get("RANK", "0") == "0":
-            os.write(2, b"Stopping after this step. Interrupt again to stop at once, without saving it.\n")
+        if self._notice:  # by os.write, because a handler may run in the middle of a call of print
+            os.write(2, f"{self._notice}\n".encode())
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():

@@ -18,7 +18,7 @@ import torch
 from delayssm_lab.display import Board, Display, Status
 from delayssm_lab.environment import available_cores
 from delayssm_lab.training.directory import create
-from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted, Interruption
+from delayssm_lab.training.interrupt import EXIT_CODE, NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import Summary, read_summary
 from delayssm_lab.training.run import Run, load
 
@@ -122,7 +122,7 @@ def sweep(
     free = list(range(workers))
     running: dict[Worker, int] = {}
     stopping = False
-    with Interruption() as interruption, Board() as board, selectors.DefaultSelector() as selector:
+    with Interruption(NOTICE) as interruption, Board() as board, selectors.DefaultSelector() as selector:
         while waiting or running:
             while waiting and free:
                 directory, slot = waiting.popleft(), free.pop(0)

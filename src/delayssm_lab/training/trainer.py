@@ -25,14 +25,14 @@ from torch import distributed, nn
 from delayssm.allocator import keep_freed_memory
 from delayssm.layers.norms import BatchNorm
 from delayssm.layers.optim import param_groups
-from delayssm_lab.display import Display, Silent, Status
+from delayssm_lab.display import Display, Messages, Silent, Status
 from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.directory import check_loaded, locked, remove_leftovers
 from delayssm_lab.training.evaluate import batches, evaluate
-from delayssm_lab.training.interrupt import Interrupted, Interruption
+from delayssm_lab.training.interrupt import NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import (
     Summary,
     add_metrics,
@@ -160,7 +160,8 @@ class Trainer:
         """Train to the end of the run and return its summary."""
         if self.accelerator.is_main_process:
             write_metrics(self.directory, self.run, self.metrics)
-        with Interruption() as interruption:
+        quiet = isinstance(self.display, Silent | Messages)  # another process has a user to talk to
+        with Interruption("" if quiet else NOTICE) as interruption:
             if self.progress.step == self.steps and not (self.metrics and self.metrics[-1]["step"] == self.steps):
                 self.evaluate()  # its line has been lost, or the run was made to end here
             while not self._done():

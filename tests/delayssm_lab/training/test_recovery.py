@@ -13,6 +13,7 @@ import torch
 from delayssm_lab.display import Silent
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training import trainer as training
+from delayssm_lab.training.interrupt import NOTICE
 from tests.support import runs
 from tests.support.runs import (
     LSTM,
@@ -87,9 +88,7 @@ def test_a_second_signal_ends_a_step_that_does_not_end(number: signal.Signals, c
     while process.stdout.readline() != "step\n":
         assert process.poll() is None
     process.send_signal(number)
-    assert process.stderr.readline() == (
-        "Stopping after this step. Interrupt again to stop at once, without saving it.\n"
-    )
+    assert process.stderr.readline() == f"{NOTICE}\n"
     process.send_signal(number)
     actual, _, errors = finish(process)
     assert actual == code
