@@ -6,6 +6,7 @@ accepted, which is exit code 0, or refused with exit code 1 or 2 and one message
 
 import io
 import os
+import random
 import re
 import shutil
 import signal
@@ -130,7 +131,9 @@ def call(arguments: list[str]) -> Called:
 @cache
 def options(command: str) -> dict[str, str]:
     """Return the options in the help of a command, with what it says about their values."""
+    numbers = random.getstate()  # which importing some packages changes, and hypothesis watches
     called = call([*command.split(), "--help"])
+    random.setstate(numbers)
     found = dict(re.findall(r"(?:│ |, )(--[a-z][a-z-]*)((?: [^\s│]+)*)", called.out))
     if command.startswith("train "):
         found |= options("train")

@@ -196,7 +196,7 @@ def test_reproduce(tmp_path: Path, here: Here) -> None:
     assert code == 0
     assert f"0 of {len(FFTAccuracy().points())}" in out
     assert "1 of 1" not in out
-    code, _, errors = here("reproduce", "synthetic", "--so-far", "--work", tmp_path / "w")
+    code, _, errors = here("reproduce", "synthetic", "--so-far", "--out", tmp_path / "o", "--work", tmp_path / "w")
     assert code == 1
     assert "no step of synthetic is finished" in errors
     code, _, errors = here("reproduce", "everything")
