@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,21 +45,27 @@ def check(run: Run) -> None:
         _ = run.steps  # raises an error if epochs are given
         if run.training.validation_size is None:
             raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")
+    check_model(run)
+    memory.check_step(run, run.parameters())
+
+
+def check_model(run: Run) -> None:
+    """Raise ValueError if the model of a run cannot be built here."""
     try:
         parameters = run.parameters()
     except ImportError:
         raise
     except Exception as error:  # whatever torch and transformers raise for sizes that do not fit
         raise ValueError(f"the model of this run cannot be built: {error or type(error).__name__}") from error
-    memory.check(run, parameters)
+    memory.check_model(parameters)
 
 
-def check_loaded(directory: Path, run: Run) -> None:
-    """Raise ValueError if the run of a directory, which may have been edited, cannot be trained."""
+def check_loaded(directory: Path, run: Run, check: Callable[[Run], None]) -> None:
+    """Raise a ValueError that names config.json, which may have been edited, if a check of its run fails."""
     try:
         check(run)
     except ValueError as error:
-        raise ValueError(f"{directory / 'config.json'} describes a run that cannot be trained: {error}") from error
+        raise ValueError(f"{directory / 'config.json'} describes a run that is impossible here: {error}") from error
 
 
 def check_data(run: Run) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Batch, Split, Task
 from delayssm_lab.training import checkpoint
-from delayssm_lab.training.directory import check_loaded
+from delayssm_lab.training.directory import check_loaded, check_model
 from delayssm_lab.training.run import Run, load
 
 
@@ -20,7 +20,7 @@ def load_model(directory: Path) -> tuple[nn.Module, Run]:
     """Return the model of a run with its best weights, in evaluation mode, and the run."""
     run, _ = load(directory)
     saved = checkpoint.read_of(checkpoint.best(directory), run)  # first: the weights tell if they are of another run
-    check_loaded(directory, run)
+    check_loaded(directory, run, check_model)
     model = run.initial_model()
     checkpoint.load_weights(model, saved)
     return model.eval(), run

@@ -14,23 +14,30 @@ _PER_PARAMETER = 4
 _PER_CHANNEL = 4
 
 
-def check(run: Run, parameters: int) -> None:
+def check_model(parameters: int) -> None:
+    """Raise ValueError if the parameters of a model need more memory than this machine has."""
+    _require(4 * parameters, f"a model of {parameters:,} parameters", "choose a smaller model")
+
+
+def check_step(run: Run, parameters: int) -> None:
     """Raise ValueError if one step of a run needs more memory than this machine has, by a bound from below."""
-    training, length, memory = run.training, run.task.max_length, total_memory()
+    training, length = run.training, run.task.max_length
     rows = math.ceil(training.batch_size / int(os.environ.get("WORLD_SIZE", "1")))
     at_once = min(rows, training.rows_at_once or rows)
-    size = 2 if training.precision == "bf16" else 4
-    needs = {
-        f"its {parameters:,} parameters": (_PER_PARAMETER * 4 * parameters, "choose a smaller model"),
-        f"a batch of {training.batch_size:,} samples": (rows * length * 4, "lower batch_size"),
-        f"{at_once:,} samples at once": (
-            _PER_CHANNEL * size * at_once * length * run.model.d_model * run.model.depth,
-            "lower batch_size, or set rows_at_once",
-        ),
-    }
-    for what, (needed, remedy) in needs.items():
-        if needed > memory:
-            raise ValueError(
-                f"this machine has {memory / 1e9:,.1f} GB of memory, but {what} cannot do with less than "
-                f"{needed / 1e9:,.1f} GB; {remedy}"
-            )
+    kept = _PER_CHANNEL * (2 if training.precision == "bf16" else 4)
+    _require(4 * _PER_PARAMETER * parameters, f"training of {parameters:,} parameters", "choose a smaller model")
+    _require(rows * length * 4, f"a batch of {training.batch_size:,} samples", "lower batch_size")
+    _require(
+        kept * at_once * length * run.model.d_model * run.model.depth,
+        f"running {at_once:,} samples at once",
+        "lower batch_size, or set rows_at_once",
+    )
+
+
+def _require(needed: int, what: str, remedy: str) -> None:
+    """Raise ValueError if this machine has less memory than what is needed."""
+    if needed > (memory := total_memory()):
+        raise ValueError(
+            f"{what} takes at least {needed / 1e9:,.1f} GB of memory, but this machine has {memory / 1e9:,.1f} GB; "
+            f"{remedy}"
+        )

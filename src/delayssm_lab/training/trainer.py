@@ -30,7 +30,7 @@ from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
-from delayssm_lab.training.directory import check_loaded, locked, remove_leftovers
+from delayssm_lab.training.directory import check, check_loaded, locked, remove_leftovers
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import (
@@ -118,7 +118,7 @@ class Trainer:
                 "raise batch_size or use fewer processes"
             )
         saved = checkpoint.load_training(directory, run)  # first, because it tells if this is not the run of the files
-        check_loaded(directory, run)
+        check_loaded(directory, run, check)
         model = run.initial_model()
         if accelerator.num_processes > 1:
             self._synchronise_batch_norms(model)
