@@ -43,7 +43,8 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Rule", "S4D", "Spans",
+        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Pretrained", "Rule", "S4D",
+        "SeriesModel", "Spans",
         "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "keep_freed_memory", "match_width",
         "param_groups",
     ]  # fmt: skip
