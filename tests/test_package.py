@@ -43,9 +43,9 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Rule", "S4D", "Spans",
-        "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite", "keep_freed_memory",
-        "match_width", "param_groups",
+        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Pretrained", "Rule", "S4D",
+        "SeriesModel", "Spans", "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite",
+        "keep_freed_memory", "match_width", "param_groups",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 

@@ -14,7 +14,9 @@ from delayssm.layers.stack import Stack
 from delayssm.layers.streaming import Streaming
 from delayssm.models.matching import match_width
 from delayssm.models.pooled import PairModel, PooledModel
+from delayssm.models.series import SeriesModel
 from delayssm.models.token import TokenModel
+from delayssm.storage.pretrained import Pretrained
 from delayssm.system.spans import Spans
 
 __all__ = [
@@ -26,7 +28,9 @@ __all__ = [
     "DiagonalSSM",
     "PairModel",
     "PooledModel",
+    "Pretrained",
     "Rule",
+    "SeriesModel",
     "Spans",
     "Stack",
     "Streaming",

@@ -7,7 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM, PairModel, PooledModel, Stack, TokenModel, Tokens, Values
+from delayssm import (
+    DS4D,
+    S4D,
+    Block,
+    DelaySSM,
+    DiagonalSSM,
+    PairModel,
+    PooledModel,
+    SeriesModel,
+    Stack,
+    TokenModel,
+    Tokens,
+    Values,
+)
 from delayssm.layers.layer import LayerOptions
 from delayssm.layers.streaming import Streaming
 
@@ -40,6 +53,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "PooledModel, values": lambda: PooledModel(
         Values(3, H), MODULES["Stack"](), None, pooling="last", norm="batch"  # type: ignore[arg-type]
     ),
+    "SeriesModel": lambda: SeriesModel(Values(3, H), MODULES["Stack"](), 2),  # type: ignore[arg-type]
     "PairModel": lambda: PairModel(
         PooledModel(Tokens(9, H), MODULES["Stack"](), None, norm=None), 2  # type: ignore[arg-type]
     ),

@@ -12,6 +12,7 @@ from delayssm.layers import decoding
 from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
+from delayssm.storage.pretrained import Pretrained
 from delayssm.system.state import State, States
 
 
@@ -34,7 +35,7 @@ class StackConfig(Config):
         return Stack(block.build(device, dtype) for block in self.blocks)  # type: ignore[misc]
 
 
-class Stack(Streaming[States]):
+class Stack(Streaming[States], Pretrained):
     """Blocks one after another."""
 
     def __init__(self, blocks: Iterable[Streaming[State]]) -> None:

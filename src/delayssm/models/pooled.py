@@ -16,6 +16,7 @@ from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming, reset_parameters
+from delayssm.storage.pretrained import Pretrained
 from delayssm.system.memory import Memory
 from delayssm.system.spans import Spans, take, without_padding
 from delayssm.system.state import Identity, States, Streams, Usage
@@ -108,7 +109,7 @@ def check_pooling(pooling: Pooling) -> None:
         raise ValueError(f'pooling must be "mean" or "last", not {pooling!r}')
 
 
-class PooledModel(Streaming[PooledState]):
+class PooledModel(Streaming[PooledState], Pretrained):
     """Input layer, backbone, norm, pooling over time, linear head: logits of classes, or values to regress.
 
     Args:
@@ -233,7 +234,7 @@ class PairModelConfig(Config):
         return PairModel(self.encoder.build(device, dtype), self.outputs)
 
 
-class PairModel(nn.Module):
+class PairModel(Pretrained):
     """One answer for two documents: both through one encoder, then a small network on [a, b, a - b, a b].
 
     Args:

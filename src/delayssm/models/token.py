@@ -18,6 +18,7 @@ from delayssm.layers.inputs import Tokens
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming
 from delayssm.models.sampling import Sampling
+from delayssm.storage.pretrained import Pretrained
 from delayssm.system.spans import take, without_padding
 from delayssm.system.state import States
 
@@ -38,7 +39,7 @@ class TokenModelConfig(Config):
         return TokenModel(self.vocab_size, self.backbone.build(device, dtype))
 
 
-class TokenModel(Streaming[States]):
+class TokenModel(Streaming[States], Pretrained):
     """Embedding, backbone, layer norm, head. The head has weights of its own and no bias.
 
     Args:
