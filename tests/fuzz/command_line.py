@@ -39,7 +39,8 @@ WORDS = ["", " ", "None", "True", "[]", "small", "paper", "ß\N{SNOWMAN}", "\udc
 #: Paths in the working directory. Nothing can be written to the last three, whoever tries.
 PATHS = ["run", "\udcff", "runs", "new/run", "file", "file/new", ".", "..", "nowhere", "empty", "sound.wav",
          "/dev/null", "/dev/null/new", "/proc/new"]  # fmt: skip
-TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8).map(lambda text: text.replace("..", "").lstrip("/"))
+_CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+TEXT = st.text(_CHARACTERS, max_size=8).map(lambda text: text.replace("..", "").lstrip("/"))
 VALUES = {
     "INT": st.sampled_from(WHOLE),
     "FLOAT": st.sampled_from(NUMBERS),
