@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from torch import nn
@@ -90,6 +90,12 @@ class BaselineSpec:
     family: ClassVar[str]
     d_model: int
     depth: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            size = getattr(self, field.name)
+            if size < 1:
+                raise ValueError(f"{field.name} of {self.family} must be at least 1, not {size}")
 
     @property
     def width_multiple(self) -> int:

@@ -194,3 +194,10 @@ def test_pooled_models_that_do_not_fit() -> None:
         Values(0, 8)
     with pytest.raises(ValueError, match="vocab_size"):
         TokenModel(0, backbone)
+
+
+@pytest.mark.parametrize("name", ["d_model", "depth", "d_state", "conv_kernel"])
+def test_sizes_of_baselines_are_at_least_one(name: str) -> None:
+    sizes = {"d_model": 8, "depth": 1, "d_state": 4, "conv_kernel": 3, name: 0}
+    with pytest.raises(ValueError, match=f"{name} of Mamba must be at least 1, not 0"):
+        specs.MambaSpec(**sizes)
