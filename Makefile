@@ -41,7 +41,7 @@ $(LAB): pyproject.toml constraints.txt
 	touch $@
 
 $(READY): $(LAB)
-	$(PIP) --editable '.[lab,baselines,ray,dev]'
+	$(PIP) --editable '.[lab,baselines,estimators,hf,hub,onnx,ray,trackers,dev]'
 	touch $@
 
 clean:
