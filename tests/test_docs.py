@@ -67,6 +67,7 @@ def test_every_page_that_teaches_has_examples() -> None:
         "README.md",
         "getting-started.md",
         "model.md",
+        "models.md",
         "training.md",
         "streaming.md",
         "laboratory.md",

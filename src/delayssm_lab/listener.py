@@ -16,8 +16,8 @@ from delayssm.models.pooled import PooledModel
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
 from delayssm_lab.training import disk
-from delayssm_lab.training.evaluate import load_model
-from delayssm_lab.training.run import Run
+from delayssm_lab.training.evaluate import best_model
+from delayssm_lab.training.run import Run, load
 
 
 class Listener:
@@ -42,7 +42,8 @@ class Listener:
     @staticmethod
     def load(directory: Path) -> Listener:
         """Return the listener with the best weights of a run."""
-        return Listener(*load_model(directory))
+        run, _ = load(directory)
+        return Listener(best_model(directory, run), run)
 
     @torch.no_grad()
     def hear(self, chunk: NDArray[np.int16]) -> Tensor:

@@ -93,7 +93,7 @@ class Study(ABC):
             "environment": environment,
         }
         out = places.results / self.name
-        disk.make_directory(out)
+        files.make_directory(out)
         for name, data in {**content, "about.json": json.dumps(about, indent=1).encode()}.items():
             files.write(out / name, data)
 
@@ -171,7 +171,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Append an entry, after removing a last line that was cut off."""
-        disk.make_directory(self.path.parent)
+        files.make_directory(self.path.parent)
         if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
             files.write(self.path, b"".join(self.path.read_bytes().splitlines(keepends=True)[:-1]))
         files.append(self.path, json.dumps(asdict(entry)))

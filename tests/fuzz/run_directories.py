@@ -21,6 +21,7 @@ from unittest import mock
 import torch
 from hypothesis import strategies as st
 
+from delayssm.storage import model_files
 from delayssm.storage import tensors as tensor_file
 from delayssm_lab.display import Silent
 from delayssm_lab.report import figures, page
@@ -136,8 +137,8 @@ def _read(place: Path, data: st.DataObject) -> None:
 
 
 def _load_model(place: Path, data: st.DataObject) -> None:
-    model, _ = evaluate.load_model(place)
-    saved = tensor_file.read(checkpoint.best(place), checkpoint.FORMAT)[0]
+    model = evaluate.best_model(place, load(place)[0])
+    saved = model_files.read(checkpoint.best(place)).tensors
     assert saved.keys() == model.state_dict().keys()
     for name, t in model.state_dict().items():
         assert t.dtype == saved[name].dtype
@@ -157,7 +158,7 @@ def _resume(place: Path, data: st.DataObject) -> None:
     metrics = logbook.read_metrics(place, run)
     assert 0 < summary["steps"] <= run.steps or metrics == []  # a summary alone is believed
     if (best := checkpoint.best(place)).exists():
-        checkpoint.read(best)
+        model_files.read(best)
 
 
 def _extend(place: Path, data: st.DataObject) -> None:
@@ -324,7 +325,7 @@ def _containers(content: Any) -> Iterator[Any]:
 def _tensors(data: st.DataObject, path: Path) -> None:
     """Change a tensor of a checkpoint and write it with a valid checksum."""
     try:
-        tensors, about = tensor_file.read(path, checkpoint.FORMAT)
+        tensors, about = tensor_file.read(path, _kind(path))
     except (ValueError, OSError):
         return
     name = data.draw(st.sampled_from(sorted(tensors) or ["x"]), "tensor")
@@ -348,31 +349,29 @@ def _tensors(data: st.DataObject, path: Path) -> None:
         tensors[f"{name}.new"] = t.clone()
     else:
         tensors[name] = changes[action]()
-    _rewrite(path, tensors, about)
+    tensor_file.write(path, _kind(path), tensors, about)
 
 
 def _about(data: st.DataObject, path: Path) -> None:
     """Change what a checkpoint says about itself beside its tensors."""
     try:
-        tensors, about = tensor_file.read(path, checkpoint.FORMAT)
+        tensors, about = tensor_file.read(path, _kind(path))
     except (ValueError, OSError):
         return
     key = data.draw(st.sampled_from(sorted(about)), "entry")
     action = data.draw(st.sampled_from(["json", "json", "text", "remove"]), "change")
-    if action == "json" and key in ("progress", "run"):
+    if action == "json":
         about[key] = json.dumps(_changed(data, json.loads(about[key])))
-        if data.draw(st.booleans(), "repair"):
-            about |= checkpoint.about(about["progress"], about["run"])
     elif action == "remove":
         del about[key]
     else:
         about[key] = mutate(data, about[key].encode())[:1000].decode(errors="replace")
-    _rewrite(path, tensors, about)
+    tensor_file.write(path, _kind(path), tensors, about)
 
 
-def _rewrite(path: Path, tensors: dict[str, torch.Tensor], about: dict[str, str]) -> None:
-    others = {name: text for name, text in about.items() if name not in ("format", "digest")}
-    tensor_file.write(path, about.get("format", checkpoint.FORMAT), tensors, others)
+def _kind(path: Path) -> str:
+    """Return the format of a file with tensors."""
+    return model_files.FORMAT if path.name == checkpoint.best(path).name else checkpoint.FORMAT
 
 
 @contextmanager

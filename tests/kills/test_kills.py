@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from delayssm import DS4D
+from delayssm.storage import model_files
 from delayssm.storage import tensors as tensor_file
 from delayssm_lab.training import checkpoint
 from tests.kills import saver
@@ -43,8 +44,8 @@ def _timeless(content: dict[str, float]) -> dict[str, float]:
 
 
 def _states(directory: Path) -> list[tuple[dict[str, torch.Tensor], dict[str, float]]]:
-    saved = [checkpoint.read(path) for path in (checkpoint.best(directory), checkpoint.last(directory))]
-    return [(state.tensors, _timeless(vars(state.progress))) for state in saved]
+    last, best = checkpoint.read(checkpoint.last(directory)), model_files.read(checkpoint.best(directory))
+    return [(last.tensors, _timeless(vars(last.progress))), (best.tensors, best.about)]
 
 
 def _age(directory: Path) -> int:

@@ -76,7 +76,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 def weights(directory: Path) -> dict[str, torch.Tensor]:
     """Return the best weights of a run."""
-    return checkpoint.read(checkpoint.best(directory))[0]
+    return checkpoint.read_best(checkpoint.best(directory), load(directory)[0])
 
 
 def state(directory: Path) -> dict[str, torch.Tensor]:

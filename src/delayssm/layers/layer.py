@@ -1,6 +1,7 @@
 """The layer of the S4D backbone: SSM, GELU, dropout tied over time, linear to 2H, GLU."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
@@ -8,11 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from delayssm.config import Device, Factory, constructor
-from delayssm.layers.checks import Lengths, Positions, check_lengths
+from delayssm.layers import official
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module
 from delayssm.layers.delay_ssm import DelaySSM, DelaySSMConfig
 from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.streaming import Streaming
-from delayssm.system import plain
+from delayssm.system import initial, plain
 from delayssm.system.mixing import mix
 from delayssm.system.spans import without_padding
 from delayssm.system.state import State
@@ -135,6 +137,23 @@ class S4D(Layer):
         ssm = DiagonalSSM(config.narrow(DiagonalSSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
         super().__init__(ssm, config)
 
+    @classmethod
+    def from_official(cls, weights: Mapping[str, Tensor], prefix: str = "", *, dropout: float = 0.0) -> "S4D":
+        """Return the layer that weights of the class `S4D` in models/s4/s4d.py of state-spaces/s4 describe.
+
+        Its sequences have channels last, (B, L, H), where the official layer has (B, H, L).
+
+        Args:
+            weights: State dict of the official layer, or of a model that contains it.
+            prefix: What the names of its tensors begin with, such as "s4_layers.0."; others are left alone.
+            dropout: Probability that a channel is dropped in training, which the weights do not tell.
+        """
+        own = official.translate(weights, prefix)
+        (H, n), like = own["ssm.nu_re"].shape, own["ssm.D"]
+        layer = cls(H, 2 * n, input="absorbed", dropout=dropout, device=like.device, dtype=like.dtype)
+        layer.load_state_dict(own)
+        return layer
+
 
 @dataclass(frozen=True)
 class _DS4DArguments(DS4DConfig, Factory): ...
@@ -149,3 +168,39 @@ class DS4D(Layer):
     def __init__(self, config: DS4DConfig, device: Device, dtype: torch.dtype | None) -> None:
         ssm = DelaySSM(config.narrow(DelaySSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
         super().__init__(ssm, config)
+
+    @classmethod
+    @torch.no_grad()
+    def from_s4d(
+        cls,
+        layer: S4D,
+        *,
+        max_delay: int,
+        echo: float = 0.1,
+        phase: float = DS4DConfig.phase,
+        delays: initial.Delays = "grid",
+    ) -> "DS4D":
+        """Return a trained S4D layer with delayed feedback added to it, to be trained further.
+
+        Everything that the layer has learned stays: its recurrence, input and output are unchanged. The feedback
+        changes the transfer function of each mode by at most echo / (1 - echo) of itself, at every frequency. The
+        gradient of the feedback vanishes with `echo`, too, so that feedback that is very small hardly learns.
+
+        Args:
+            layer: The S4D layer.
+            max_delay: L_max, at least 3; delays stay between 1 and L_max - 1 steps.
+            echo: Share of the decay of each mode that is given to the delayed feedback, inside (0, 1).
+            phase: Where the angle of the feedback starts: pi emphasises change, 0 reinforces what repeats.
+            delays: Initial delays: "grid" (evenly spaced, in random order), or steps, one number or one per channel.
+        """
+        check_module("layer", layer, S4D)
+        if not 0 < echo < 1:
+            raise ValueError(f"echo must lie inside (0, 1), not {echo}")
+        options = {field.name: getattr(layer.config, field.name) for field in fields(S4DConfig)}
+        config = DS4DConfig(**options, max_delay=max_delay, phase=phase, delays=delays)
+        new = config.build(layer.ssm.D.device, layer.ssm.D.dtype)
+        new.load_state_dict({**new.state_dict(), **layer.state_dict()})
+        nu_re, r = initial.echoes(layer.ssm.nu_dt, layer.ssm.nu_re, echo)
+        new.ssm.nu_re.copy_(nu_re)
+        new.ssm.r.copy_(r)
+        return new.train(layer.training)

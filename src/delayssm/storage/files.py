@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -29,7 +30,16 @@ def write(path: Path, content: bytes) -> None:
         kept = "; the file that was there before is untouched" if path.exists() else ""
         raise OSError(error.errno, f"could not write {path}: {error.strerror}{kept}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # of a name that is too long, for example, which was reported above
+            partial.unlink()
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory, unless it exists, with its parents."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # a part of the path is a file, or may not be written to
+        raise OSError(error.errno, f"could not make the directory {directory}: {error.strerror}") from error
 
 
 def remove_leftovers(directory: Path, name: str = "*") -> None:

@@ -1,16 +1,7 @@
-"""Models in directories, which anyone can load: config.json, model.safetensors and a model card.
-
-    model.save_pretrained("my-model")
-    model = TokenModel.from_pretrained("my-model")  # or the name of a repository on the Hugging Face Hub
-
-model.safetensors holds everything: the weights, the configuration and a checksum. It is replaced in one step, so the
-directory has the old model or the new one at every moment. config.json repeats the configuration for people and other
-tools; one that says something else is an error.
-"""
+"""Models that can be saved to directories and repositories, and loaded from them."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,13 +9,9 @@ from typing import Any, Self
 
 from torch import nn
 
-from delayssm.config import Config, Device, differences
-from delayssm.storage import files, tensors
+from delayssm.config import Config, Device
+from delayssm.storage.model_files import CARD, WEIGHTS, read, write
 from delayssm.storage.tensors import Damaged
-
-#: The number goes up when the content of a file changes its meaning.
-FORMAT = "delayssm model 1"
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
 
 class Pretrained(nn.Module):
@@ -45,19 +32,10 @@ class Pretrained(nn.Module):
             card: Text of the model card in Markdown; None: a short one, unless there is a card already.
             about: Facts to keep with the model, such as names of classes, as JSON-able values.
         """
-        content = {"format": FORMAT, **self.config.to_dict(), "about": dict(about or {})}
-        text = json.dumps(content, indent=2)
         directory = Path(directory)
-        if directory.exists() and not directory.is_dir():
-            raise NotADirectoryError(f"{directory} is a file; choose another directory for the model")
-        directory.mkdir(parents=True, exist_ok=True)
-        config = directory / CONFIG
-        if config.exists() and config.read_text(errors="replace") != text:
-            config.unlink()  # it must never stand beside weights that it does not belong to
-        tensors.write(directory / WEIGHTS, FORMAT, self.state_dict(), {"config": text})
-        files.write(config, text.encode())
-        if card is not None or not (directory / CARD).exists():
-            files.write(directory / CARD, (card or _card(self)).encode())
+        if card is None and not (directory / CARD).exists():
+            card = _card(self)
+        write(directory, self.config.to_dict(), self.state_dict(), card, about)
 
     @classmethod
     def from_pretrained(
@@ -73,18 +51,18 @@ class Pretrained(nn.Module):
             revision: Branch, tag or commit of a repository.
             token: Access token for a private repository.
         """
-        path = _locate(source, revision, token)
-        saved, content = _read(path)
-        config = Config.from_dict({name: value for name, value in content.items() if name not in ("format", "about")})
-        model = config.build(device)
+        saved = read(_locate(source, revision, token))
+        model = Config.from_dict(saved.config).build(device)
         if not isinstance(model, cls):
             raise TypeError(f"{source} holds a {type(model).__name__}, not a {cls.__name__}")
         try:
-            model.load_state_dict(saved)
+            model.load_state_dict(saved.tensors)
         except RuntimeError as error:
-            raise Damaged(f"{path} does not have the weights that its configuration asks for: {error}") from error
-        dtypes = {t.dtype for t in saved.values() if t.is_floating_point()}
-        return model.to(*dtypes).eval() if len(dtypes) == 1 else model.eval()
+            raise Damaged(f"{saved.path} does not have the weights that its configuration asks for: {error}") from error
+        dtypes = {t.dtype for t in saved.tensors.values() if t.is_floating_point()}
+        if len(dtypes) == 1:
+            model.to(dtypes.pop())
+        return model.eval()
 
     def push_to_hub(
         self,
@@ -119,31 +97,7 @@ class Pretrained(nn.Module):
 
 def read_about(source: Path | str, *, revision: str | None = None, token: str | None = None) -> dict[str, Any]:
     """Return the facts that were saved with a model."""
-    about: dict[str, Any] = _read(_locate(source, revision, token))[1]["about"]
-    return about
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the weights and the configuration in a file, after making sure that config.json does not contradict it."""
-    saved, about = tensors.read(path, FORMAT)
-    try:
-        content = json.loads(about["config"])
-        if not isinstance(content, dict) or not isinstance(content.get("about"), dict):
-            raise ValueError("its configuration is not an object")
-    except (KeyError, ValueError) as error:
-        raise Damaged(f"{path} is damaged: {error}") from error
-    beside = path.with_name(CONFIG)
-    if beside.exists():
-        try:
-            shown = json.loads(beside.read_text())
-        except ValueError as error:
-            raise Damaged(f"{beside} is damaged: {error}; delete it to load the model without it") from error
-        if shown != content:
-            raise ValueError(
-                f"{beside} does not belong to {path.name}: {differences(shown, content)}, in {path.name}; delete it to "
-                "load the model as it was saved"
-            )
-    return saved, content
+    return read(_locate(source, revision, token)).about
 
 
 def _locate(source: Path | str, revision: str | None, token: str | None) -> Path:
@@ -173,6 +127,11 @@ def _hub() -> Any:
 def _card(model: Pretrained) -> str:
     kind = type(model).__name__
     parameters = sum(p.numel() for p in model.parameters())
+    return make_card(kind, kind, f"A `{kind}` with {parameters:,} parameters, made with `delayssm`.")
+
+
+def make_card(kind: str, title: str, text: str) -> str:
+    """Return the card of a model of a class of this library, which begins with a title and a text."""
     return f"""---
 library_name: delayssm
 tags:
@@ -180,9 +139,9 @@ tags:
 - delayssm
 ---
 
-# {kind}
+# {title}
 
-A `{kind}` with {parameters:,} parameters, made with `delayssm`.
+{text}
 
 ```python
 from delayssm import {kind}

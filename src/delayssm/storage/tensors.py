@@ -1,5 +1,7 @@
 """Tensors in safetensors files, with metadata and a checksum."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import torch
@@ -17,11 +19,11 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, st
     from safetensors.torch import save
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    files.write(path, save(tensors, {"format": kind, "digest": files.digest(tensors), **about}))
+    files.write(path, save(tensors, {"format": kind, "digest": _digest(tensors, about), **about}))
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and the metadata that `write` wrote, or raise `Damaged`."""
+    """Return the tensors and what `write` was told about them, or raise `Damaged`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -32,11 +34,16 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise FileNotFoundError(f"there is no file {path}") from None
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{path} is damaged, or no {kind!r}: {error}") from error
-    if about.get("format") != kind:
-        raise Damaged(f"{path} is no {kind!r}, which is what can be read here: its format is {about.get('format')!r}")
-    if about.get("digest") != files.digest(tensors):
+    if (found := about.pop("format", None)) != kind:
+        raise Damaged(f"{path} is no {kind!r}, which is what can be read here: its format is {found!r}")
+    if about.pop("digest", None) != _digest(tensors, about):
         raise Damaged(f"{path} is damaged: its content does not match its checksum")
     return tensors, about
+
+
+def _digest(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
+    text = files.digest(tensors) + json.dumps(about, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def rows(saved: dict[str, Tensor], one: dict[str, Tensor]) -> int:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delayssm.system.parameters import BOUND
+from delayssm.system.parameters import BOUND, for_channels, step_size
 
 #: Half-width of the margin that the delay grid leaves at both ends of (0, 1).
 GRID_MARGIN = 1e-3
@@ -42,7 +42,12 @@ def base(H: int, N: int, spectrum: Spectrum) -> tuple[Float[Tensor, "H n"], Floa
 def step_sizes(H: int, dt_min: float, dt_max: float, device: torch.device) -> Float[Tensor, " H"]:
     """Return nu_dt for dt log-uniform in [dt_min, dt_max]."""
     log_dt = torch.empty(H, dtype=torch.float64, device=device).uniform_(math.log(dt_min), math.log(dt_max))
-    return log_dt.exp().expm1().log()  # the inverse of softplus
+    return inverse_step_size(log_dt.exp())
+
+
+def inverse_step_size(dt: Float[Tensor, " H"]) -> Float[Tensor, " H"]:
+    """Return nu_dt with softplus(nu_dt) = dt."""
+    return torch.where(dt > 20, dt, dt.clamp(max=20).expm1().log())  # beyond 20 they are equal to 2e-9
 
 
 def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "H n"]:
@@ -53,6 +58,20 @@ def branch(H: int, n: int, fraction: Fraction) -> Float[Tensor, "H n"]:
     else:
         p = torch.tensor(fraction, dtype=torch.float64, device="cpu")
     return torch.logit(p).clamp(-BOUND, BOUND).expand(H, n)
+
+
+def echoes(
+    nu_dt: Float[Tensor, " H"], nu_re: Float[Tensor, "G n"], share: float
+) -> tuple[Float[Tensor, "G n"], Float[Tensor, "H n"]]:
+    """Return nu_re and r of a delay system that has the main branch of a given S4D system.
+
+    A mode that decays by d = -Re(zeta dt) per step gives the share f of it to the delayed branch: with zeta' such that
+    d' = (1 - f) d, and 1 - p = e^(-f d), lam = (1 - p) exp(zeta' dt) = exp(zeta dt) and b are unchanged. What is new is
+    mu, with |mu| / (1 - |lam|) = (e^(f d) - 1) / (e^d - 1) <= f. So the transfer function of each mode changes by at
+    most f / (1 - f) of itself, at every frequency.
+    """
+    decay = for_channels(nu_re.double(), len(nu_dt)).exp() * step_size(nu_dt).unsqueeze(-1)
+    return nu_re.double() + math.log1p(-share), torch.expm1(share * decay).log().clamp(-BOUND, BOUND)
 
 
 def phases(H: int, n: int, centre: float, device: torch.device, dtype: torch.dtype) -> Float[Tensor, "H n"]:

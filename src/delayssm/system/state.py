@@ -17,7 +17,7 @@ from delayssm.system.memory import Memory
 
 Rows = Sequence[int] | Tensor
 #: Format of files with saved streams. The number goes up when their content changes its meaning.
-FORMAT = "delayssm state 3"
+FORMAT = "delayssm state 4"
 #: Largest number of tokens of a stream, with room for every sum of two positions in 64 bits.
 LONGEST = 1 << 61
 

@@ -108,6 +108,13 @@ def check_at_least(smallest: int, **options: int | None) -> None:
             leave(2, f"delayssm: --{name.replace('_', '-')} must be at least {smallest}, not {value}")
 
 
+def check_between(smallest: int, largest: int, **options: int) -> None:
+    """Exit with the code of wrong usage if an option is outside of its range, whose ends belong to it."""
+    for name, value in options.items():
+        if not smallest <= value <= largest:
+            leave(2, f"delayssm: --{name.replace('_', '-')} must be between {smallest} and {largest:,}, not {value}")
+
+
 def check_paths(arguments: Sequence[str]) -> None:
     """Exit with the code of wrong usage if a path is empty, which would silently mean the working directory."""
     for before, argument in pairwise(["", *arguments]):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from delayssm_lab.cli.common import check_at_least
+from delayssm_lab.cli.common import check_at_least, check_between
 
 
 def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
@@ -21,13 +21,16 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
         samples: Largest number of samples to evaluate on.
         seed: Seed of the samples of delayed memory. By default that of the run.
     """
+    from delayssm_lab.data import limits
     from delayssm_lab.tasks.delayed import DelayedMemory
     from delayssm_lab.tasks.task import Split
-    from delayssm_lab.training.evaluate import accuracy_by_lag, load_model, measure
+    from delayssm_lab.training.evaluate import accuracy_by_lag, best_model, measure
+    from delayssm_lab.training.run import load
 
-    check_at_least(1, samples=samples)
+    check_between(1, limits.GENERATED, samples=samples)
     check_at_least(0, seed=seed)
-    model, run = load_model(directory)
+    run, _ = load(directory)
+    model = best_model(directory, run)
     if not isinstance(run.task, DelayedMemory):
         value = measure(model, run.task, Split.TEST, samples, run.seed)
         print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")

@@ -16,7 +16,6 @@ from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import disk
 
 _CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
 _DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to its answer."
@@ -64,7 +63,7 @@ def write(paths: Sequence[Path], out: Path) -> Path:
 def write_results(results: Results, out: Path) -> Path:
     """Write the report of some results to the directory `out`, and return the path of its page."""
     content = contents(results)
-    disk.make_directory(out)
+    files.make_directory(out)
     for name, data in content.items():
         files.write(out / name, data)
     return out / "index.html"

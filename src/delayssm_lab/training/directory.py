@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from delayssm.config import differences
-from delayssm.storage import files
+from delayssm.storage import files, model_files
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, logbook, memory
@@ -92,10 +92,12 @@ def locked(directory: Path, timeout: float = 0) -> Iterator[None]:
         lock.release()
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Remove files that killed processes have begun to write. The run must be locked."""
-    for folder in (directory, checkpoint.best(directory).parent, checkpoint.last(directory).parent):
+def tidy(directory: Path) -> None:
+    """Remove files that killed processes have begun to write, and write what they could not. The run must be locked."""
+    best = checkpoint.best(directory).parent
+    for folder in (directory, best, checkpoint.last(directory).parent):
         files.remove_leftovers(folder)
+    model_files.restore_config(best)
 
 
 def extend(directory: Path, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Directories that are made, and files that are read and may be damaged: every error names the path and its fault."""
+"""Files and directories as they are found, perhaps damaged: every error names the path and its fault."""
 
 from __future__ import annotations
 
@@ -44,14 +44,6 @@ def is_number(value: Any) -> bool:
 def is_count(value: Any) -> bool:
     """Return whether a value of JSON is a whole number of at least 0."""
     return is_number(value) and math.isfinite(value) and value >= 0 and value == int(value)
-
-
-def make_directory(directory: Path) -> None:
-    """Create a directory, unless it exists, with its parents."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # a part of the path is a file, or may not be written to
-        raise OSError(error.errno, f"could not make the directory {directory}: {error.strerror}") from error
 
 
 def check_directory(directory: Path) -> None:

@@ -13,17 +13,15 @@ from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Batch, Split, Task
 from delayssm_lab.training import checkpoint
 from delayssm_lab.training.directory import check_loaded, check_model
-from delayssm_lab.training.run import Run, load
+from delayssm_lab.training.run import Run
 
 
-def load_model(directory: Path) -> tuple[nn.Module, Run]:
-    """Return the model of a run with its best weights, in evaluation mode, and the run."""
-    run, _ = load(directory)
-    saved = checkpoint.read_of(checkpoint.best(directory), run)  # first: the weights tell if they are of another run
+def best_model(directory: Path, run: Run) -> nn.Module:
+    """Return the model of the run in a directory with its best weights, in evaluation mode."""
+    path = checkpoint.best(directory)
+    checkpoint.read_best(path, run)  # first, because it tells if this is not the run of the files
     check_loaded(directory, run, check_model)
-    model = run.initial_model()
-    checkpoint.load_weights(model, saved)
-    return model.eval(), run
+    return checkpoint.load_best(path, run)
 
 
 @dataclass(frozen=True)

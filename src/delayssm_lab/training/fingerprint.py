@@ -62,11 +62,11 @@ def read(directory: Path, run: Run) -> list[float]:
     if not path.exists():
         return []
     remedy = "delete the run to train it again"
-    content = disk.parse(disk.read(path), str(path), remedy)
-    values = content.get("values") if isinstance(content, dict) else content  # a list has no settings to check
+    content = disk.parse_object(disk.read(path), str(path), remedy)
+    values = content.get("values")
     if not isinstance(values, list) or not all(map(disk.is_number, values)):
         raise ValueError(f"{path} is damaged (it has no list of numbers); {remedy}")
-    check_settings(content.get("run") if isinstance(content, dict) else None, run, path)
+    check_settings(content.get("run"), run, path)
     return [float(value) for value in values]
 
 

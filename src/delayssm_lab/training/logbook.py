@@ -91,7 +91,9 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
         return None
     remedy = "delete it, and the run writes it again when it is resumed"
     summary = disk.parse_object(disk.read(path), str(path), remedy)
-    check_settings(summary.pop("run", None), run, path, agree=operator.eq)  # a longer run has another summary
+    if "run" not in summary:
+        raise ValueError(f"{path} has no settings of a run; {remedy}")
+    check_settings(summary.pop("run"), run, path, agree=operator.eq)  # a longer run has another summary
     names = run.task.metric.value, "best_step", "steps", "seconds"
     _check_numbers(summary, names, ("best_step", "steps"), str(path), remedy)
     return summary

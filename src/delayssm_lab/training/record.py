@@ -17,7 +17,7 @@ from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import disk, fingerprint
-from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.evaluate import best_model
 from delayssm_lab.training.logbook import Summary, metrics_path, read_metrics, read_summary
 from delayssm_lab.training.run import Run, from_json, load, to_json
 
@@ -108,7 +108,7 @@ def of_directory(directory: Path) -> Record | None:
     metrics = read_metrics(directory, run)
     if not metrics:
         return None
-    model, _ = load_model(directory)
+    model = best_model(directory, run)
     before, after = _delays(run.initial_model()), _delays(model)
     return Record(
         run,

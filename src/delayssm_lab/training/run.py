@@ -28,6 +28,8 @@ from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
 from delayssm_lab.training import disk
 from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 
+#: Format of the directory of a run. The number increases when the content of its files changes its meaning.
+FORMAT = "delayssm directory 1"
 #: Whole numbers of runs are below this one.
 LARGEST = 2**31
 AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | Text | Retrieval | GrayCIFAR | Pathfinder
@@ -200,8 +202,8 @@ def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
     """Write a run and the environment in which it began to config.json in its directory."""
     if not isinstance(run.task, AnyTask):
         raise TypeError(f"{type(run.task).__name__} is not a task of runs; add it to AnyTask in {__name__}")
-    content = {"run": _CONVERTER.unstructure(run), "environment": environment}
-    disk.make_directory(directory)
+    content = {"format": FORMAT, "run": _CONVERTER.unstructure(run), "environment": environment}
+    files.make_directory(directory)
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
 
 
@@ -212,7 +214,13 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
         content = disk.read(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
-    return from_json(disk.parse(content, str(path)), path)
+    described = disk.parse_object(content, str(path))
+    if described.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has the format {described.get('format')!r}, but {FORMAT!r} is what can be read here; train the "
+            "run again, or use the version of delayssm that wrote it"
+        )
+    return from_json(described, path)
 
 
 def from_json(content: Any, path: Path) -> tuple[Run, dict[str, str]]:
@@ -234,14 +242,11 @@ def check_settings(
     """Raise if a file in the directory of a run was written with other settings than config.json has now.
 
     Args:
-        found: Settings in the file, as `to_json` returns them. None for a file without any, which is not checked:
-            the weights in results/runs have their settings in the record beside them.
+        found: Settings in the file, as `to_json` returns them.
         run: The run that config.json describes.
         path: The file.
         agree: Returns whether the file can be one of the run.
     """
-    if found is None:
-        return
     made_by = from_json({"run": found, "environment": {}}, path)[0]
     if not agree(made_by, run):
         raise ValueError(

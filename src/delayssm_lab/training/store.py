@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from delayssm.storage import files
-from delayssm_lab.training import checkpoint, disk, record
+from delayssm_lab.training import checkpoint, record
 from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
 
@@ -38,7 +38,7 @@ class Store:
         made = record.of_directory(directory)
         if made is None or not made.finished:
             raise ValueError(f"{directory} is not a finished run")
-        disk.make_directory(self.directory)
+        files.make_directory(self.directory)
         best = checkpoint.best(directory)
         if weights and best.stat().st_size <= LARGEST_WEIGHTS:
             files.write(self._path(made.run, "safetensors"), best.read_bytes())
@@ -49,9 +49,7 @@ class Store:
 
     def model(self, run: Run) -> nn.Module:
         """Return the model of a run with its best weights, in evaluation mode."""
-        model = run.initial_model()
-        checkpoint.load_weights(model, checkpoint.read_of(self._path(run, "safetensors"), run))
-        return model.eval()
+        return checkpoint.load_best(self._path(run, "safetensors"), run)
 
     def _path(self, run: Run, kind: str) -> Path:
         return self.directory / f"{run.name}.{kind}"

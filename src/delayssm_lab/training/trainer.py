@@ -30,7 +30,7 @@ from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint
 from delayssm_lab.training.checkpoint import TrainingProgress
-from delayssm_lab.training.directory import check, check_loaded, locked, remove_leftovers
+from delayssm_lab.training.directory import check, check_loaded, locked, tidy
 from delayssm_lab.training.evaluate import batches, evaluate
 from delayssm_lab.training.interrupt import NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import (
@@ -60,7 +60,7 @@ def train(directory: Path, display: Display) -> Summary:
     if not accelerator.is_main_process:
         return Trainer(run, directory, accelerator, Silent()).finish()
     with locked(directory):
-        remove_leftovers(directory)
+        tidy(directory)
         trainer = Trainer(run, directory, accelerator, display)
         if trainer.progress.step == 0:
             fingerprint.write(directory, run)
@@ -122,6 +122,7 @@ class Trainer:
         model = run.initial_model()
         if accelerator.num_processes > 1:
             self._synchronise_batch_norms(model)
+        self.config = checkpoint.configuration(model)
         self.parameters = sum(p.numel() for p in model.parameters())
         groups = param_groups(
             model,
@@ -233,7 +234,7 @@ class Trainer:
             self.progress = replace(self.progress, best=value, best_step=progress.step)
             weights = checkpoint.weights(self.model)
             if self.accelerator.is_main_process:
-                checkpoint.write(checkpoint.best(self.directory), weights, self.progress, self.run)
+                checkpoint.save_best(self.directory, self.config, weights, self.progress, self.run)
         if self.accelerator.is_main_process:
             add_metrics(self.directory, entry)
         self.display.show(self._status(train_loss, train_value, evaluated=True))
@@ -294,8 +295,8 @@ class Trainer:
     def test(self) -> float:
         """Return the metric of the best weights on the test samples, which are used for nothing else."""
         self.accelerator.wait_for_everyone()  # the first process may still be writing the weights
-        best = checkpoint.read_of(checkpoint.best(self.directory), self.run)
-        checkpoint.restore_weights(self.model, best.tensors, best.path)
+        path = checkpoint.best(self.directory)
+        checkpoint.restore_weights(self.model, checkpoint.read_best(path, self.run), path)
         return self.measure(Split.TEST, self.training.test_size)[1]
 
     def _status(self, loss: float, value: float, evaluated: bool = False) -> Status:

@@ -17,7 +17,8 @@ import torch
 
 from delayssm import DS4D, Block, PairModel, Pretrained, Stack, TokenModel
 from delayssm.storage import tensors
-from delayssm.storage.pretrained import FORMAT, read_about
+from delayssm.storage.model_files import FORMAT
+from delayssm.storage.pretrained import read_about
 from tests.contracts.modules import MODELS, MODULES
 
 SAVED = {

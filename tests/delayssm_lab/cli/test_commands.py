@@ -12,7 +12,7 @@ from delayssm_lab.cli import train
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.delayed import preset
-from delayssm_lab.training import evaluate
+from delayssm_lab.training import evaluate, run
 from delayssm_lab.training.run import load
 from tests.support.command_line import Here, delayssm
 from tests.support.runs import LSTM, ONE_THREAD, create, tiny
@@ -174,7 +174,8 @@ def test_a_report_names_what_it_leaves_out(tmp_path: Path, here: Here) -> None:
 
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     smnist = preset("smnist", "ds4d", "small")
-    monkeypatch.setattr(evaluate, "load_model", lambda directory: (None, smnist))
+    monkeypatch.setattr(run, "load", lambda directory: (smnist, {}))
+    monkeypatch.setattr(evaluate, "best_model", lambda directory, run: None)
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
     assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")

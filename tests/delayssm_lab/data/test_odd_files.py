@@ -183,3 +183,16 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "here").symlink_to(tmp_path / "there")
     assert Folder(tmp_path / "open").read("here", limit=10) == b"x"
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    place = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(17):  # until the path is too long for the system
+        os.mkdir("d" * 250, dir_fd=place)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = below
+    os.close(place)
+    with pytest.raises(DataError, match=r"ddd: could not be read \(File name too long\)"):
+        Folder(tmp_path)

@@ -20,13 +20,12 @@ from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.tasks.texts import Text
-from delayssm_lab.training import checkpoint
 from delayssm_lab.training import trainer as training
-from delayssm_lab.training.evaluate import load_model, measure
+from delayssm_lab.training.evaluate import best_model, measure
 from delayssm_lab.training.run import AnyTask, Run, Training, save
 from delayssm_lab.training.run import load as load_run
 from delayssm_lab.training.schedules import Cosine, MultiStep
-from tests.support.runs import create, finish, read_metrics, read_summary, start
+from tests.support.runs import create, finish, read_metrics, read_summary, start, weights
 
 #: The paper's table: depth, H, N, p, omega, norm, pre-norm, batch, lr, dt lr, weight decay, epochs.
 TABLE = {
@@ -162,7 +161,7 @@ def test_training_by_epochs_with_a_test_at_the_end(tmp_path: Path) -> None:
     assert summary["steps"] == run.steps == math.ceil(2 * 28 / 5)
     metrics = read_metrics(tmp_path / "run")
     assert summary["rmse"] == min(entry["rmse"] for entry in metrics)
-    model, _ = load_model(tmp_path / "run")
+    model = best_model(tmp_path / "run", run)
     assert measure(model, run.task, Split.TEST, 100, run.seed) == pytest.approx(summary["test_rmse"], rel=1e-5)
 
 
@@ -206,10 +205,10 @@ def test_two_processes_end_as_one(task: AnyTask, norm: Norm, tmp_path: Path) -> 
     name = task.metric.value
     assert summary is not None
     assert summary[f"test_{name}"] == pytest.approx(expected[f"test_{name}"], rel=1e-4)
-    weights = [checkpoint.read(checkpoint.best(directory))[0] for directory in (one, two)]
-    assert any("running_var" in key for key in weights[0]) == (norm == "batch")
-    for key, value in weights[0].items():
-        torch.testing.assert_close(weights[1][key], value, atol=1e-4, rtol=1e-3)
+    mine, theirs = weights(one), weights(two)
+    assert any("running_var" in key for key in mine) == (norm == "batch")
+    for key, value in mine.items():
+        torch.testing.assert_close(theirs[key], value, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.usefixtures("data", "one_thread")

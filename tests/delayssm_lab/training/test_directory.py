@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 import torch
 
+from delayssm.storage import model_files
 from delayssm.storage import tensors as tensor_file
 from delayssm_lab.display import Silent
 from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.training import checkpoint, directory, fingerprint
 from delayssm_lab.training import trainer as training
-from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.evaluate import best_model
 from delayssm_lab.training.record import of_directory
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from delayssm_lab.training.store import Store
-from tests.support.runs import DS4D, LSTM, TASK, create, read_metrics, read_summary, tiny, train_to
+from tests.support.runs import DS4D, LSTM, TASK, create, read_metrics, read_summary, state, tiny, train_to, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -69,7 +70,7 @@ def test_an_edited_configuration_is_refused(change: Callable[[Any], object], mes
     if "steps" in message:  # which the weights do not depend on
         return
     with pytest.raises(ValueError, match=rf"best/model\.safetensors was written with other settings .*{message}"):
-        load_model(copy)
+        best_model(copy, load(copy)[0])
     (copy / "summary.json").unlink()
     with pytest.raises(ValueError, match=rf"last/training\.safetensors was written with other settings .*{message}"):
         training.train(copy, Silent())
@@ -104,31 +105,19 @@ def test_stored_weights_of_another_run_are_refused(finished: Path, tmp_path: Pat
         store.model(other)
 
 
-def test_stored_weights_without_settings_are_read(finished: Path, tmp_path: Path) -> None:
-    store, run = Store(tmp_path), tiny(LSTM, steps=8)
-    store.add(finished, weights=True)
-    path = tmp_path / f"{run.name}.safetensors"
-    tensors, about = tensor_file.read(path, checkpoint.FORMAT)
-    tensor_file.write(path, checkpoint.FORMAT, tensors, {"progress": about["progress"]})
-    expected = load_model(finished)[0].state_dict()
-    assert all(torch.equal(expected[name], t) for name, t in store.model(run).state_dict().items())
-
-
 def test_weights_of_another_model_are_one_error(copy: Path) -> None:
     _edit(copy / "config.json", lambda content: content["run"]["model"].update(d_model=9))
     path, run = checkpoint.best(copy), load(copy)[0]
-    saved = checkpoint.read(path)
-    checkpoint.write(path, saved.tensors, saved.progress, run)
+    saved = model_files.read(path)
+    checkpoint.save_best(copy, saved.config, saved.tensors, checkpoint.TrainingProgress(best=0.5), run)
     with pytest.raises(ValueError, match=r"model\.safetensors does not have the weights of this model"):
-        load_model(copy)
+        best_model(copy, run)
 
 
 GPT2 = preset("copy-fixed", "gpt2", "small").model
 WRONG_RUNS = [
     tiny(replace(DS4D, depth=0)),
     tiny(replace(GPT2, heads=3)),  # type: ignore[call-arg]
-]
-    replace(preset("copy-fixed", "gpt2", "small"), model=replace(preset("copy-fixed", "gpt2", "small").model, heads=0)),  # type: ignore[call-arg]
 ]
 
 
@@ -183,12 +172,9 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
 
 
 def _states_agree(a: Path, b: Path) -> bool:
-    paths = [(read(a), read(b)) for read in (checkpoint.best, checkpoint.last)]
-    pairs = [(checkpoint.read(one), checkpoint.read(other)) for one, other in paths]
+    pairs = [(read(a), read(b)) for read in (weights, state)]
     return all(
-        one.tensors.keys() == other.tensors.keys()
-        and all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
-        for one, other in pairs
+        one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one) for one, other in pairs
     )
 
 
@@ -313,15 +299,32 @@ def test_a_run_that_is_made_to_end_before_its_first_evaluation(tmp_path: Path) -
     ],
 )
 def test_a_checkpoint_that_contradicts_itself(name: str, text: str, message: str, copy: Path) -> None:
-    path = checkpoint.best(copy)
+    (copy / "summary.json").unlink()
+    path = checkpoint.last(copy)
     tensors, about = tensor_file.read(path, checkpoint.FORMAT)
-    unchecked = {"progress": about["progress"], "run": about["run"]}
-    tensor_file.write(path, checkpoint.FORMAT, tensors, {**unchecked, name: text})
-    with pytest.raises(ValueError, match=rf"best/model\.safetensors.*{message}"):
-        load_model(copy)
     tensor_file.write(path, checkpoint.FORMAT, tensors, {**about, name: text})
-    with pytest.raises(checkpoint.Damaged, match=r"model\.safetensors .*do not match their checksum"):
-        load_model(copy)
+    with pytest.raises(ValueError, match=rf"last/training\.safetensors.*{message}"):
+        training.train(copy, Silent())
+
+
+def test_what_a_checkpoint_says_has_a_checksum(copy: Path) -> None:
+    (copy / "summary.json").unlink()
+    path = checkpoint.last(copy)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'\\"step\\": 8', b'\\"step\\": 4', 1))
+    assert path.read_bytes() != content
+    with pytest.raises(checkpoint.Damaged, match=r"training\.safetensors .*does not match its checksum"):
+        training.train(copy, Silent())
+
+
+def test_directories_of_another_format_are_refused(copy: Path) -> None:
+    _edit(copy / "config.json", lambda content: content.update(format="delayssm directory 0"))
+    message = r"config\.json has the format 'delayssm directory 0', but 'delayssm directory 1' is what can be read here"
+    with pytest.raises(ValueError, match=message):
+        training.train(copy, Silent())
+    _edit(copy / "config.json", lambda content: content.pop("format"))
+    with pytest.raises(ValueError, match=r"config\.json has the format None"):
+        load(copy)
 
 
 @pytest.mark.parametrize("change", ["shape", "type", "missing", "new"])

@@ -12,7 +12,8 @@ from delayssm_lab.display import Silent
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import fingerprint, record, store
 from delayssm_lab.training import trainer as training
-from delayssm_lab.training.evaluate import load_model
+from delayssm_lab.training.evaluate import best_model
+from delayssm_lab.training.run import load
 from delayssm_lab.training.store import Store
 from tests.support.runs import LSTM, create, read_metrics, read_summary, tiny
 
@@ -36,7 +37,8 @@ def test_a_record_is_read_as_it_was_written(directory: Path, tmp_path: Path) -> 
     assert found is not None
     assert found.metrics == read_metrics(directory)
     assert found.summary == read_summary(directory)
-    model, run = load_model(directory)
+    run, _ = load(directory)
+    model = best_model(directory, run)
     assert found.answers == run.task.answers(model, run.task.batch(0, Split.VALIDATION, [0]))[0].tolist()
     assert [len(layer[0]) for layer in found.delays] == [8, 8]
     assert found.delays[0][0] != found.delays[0][1]  # they have moved
@@ -49,7 +51,7 @@ def test_weights_are_kept_where_they_are_small(
 ) -> None:
     kept = Store(tmp_path / "runs")
     kept.add(directory, weights=True)
-    expected, _ = load_model(directory)
+    expected = best_model(directory, load(directory)[0])
     model = kept.model(tiny())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters(), strict=True))
     monkeypatch.setattr(store, "LARGEST_WEIGHTS", 10)

@@ -122,7 +122,7 @@ def test_unknown_and_damaged_configurations_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="damaged"):
         runs.load(tmp_path)
     path.write_text("[]")
-    with pytest.raises(ValueError, match="does not describe a run"):
+    with pytest.raises(ValueError, match=r"config\.json is damaged \(it is no JSON object\)"):
         runs.load(tmp_path)
 
 

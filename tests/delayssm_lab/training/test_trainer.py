@@ -65,7 +65,8 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
 def test_the_best_weights_have_the_best_accuracy(tmp_path: Path) -> None:
     directory = create(tmp_path, tiny(lr=3e-2, steps=60))
     summary = training.train(directory, Silent())
-    model, loaded = evaluate.load_model(directory)
+    loaded, _ = load(directory)
+    model = evaluate.best_model(directory, loaded)
     score = TASK.batch(loaded.seed, Split.VALIDATION, range(10)).score(model)
     assert int(score.points) / score.count == summary["accuracy"] > 0.1
     by_lag = evaluate.accuracy_by_lag(model, TASK, 10, loaded.seed)

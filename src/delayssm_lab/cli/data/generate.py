@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from delayssm_lab.cli.common import leave, progress_bar
+from delayssm_lab.cli.common import check_between, progress_bar
 from delayssm_lab.data import limits
 from delayssm_lab.data.generate.pathfinder import LEVELS, ContourLength, Size
 
@@ -42,10 +42,8 @@ def command(name: tyro.conf.Positional[Name], count: int | None = None, seed: in
 
     if count is None:
         count = 96_000 if name == "listops" else 20_000
-    if not 1 <= count <= limits.GENERATED:
-        leave(2, f"delayssm: --count must be between 1 and {limits.GENERATED:,}, not {count}")
-    if not 0 <= seed <= limits.SEED:
-        leave(2, f"delayssm: --seed must be between 0 and {limits.SEED:,}, not {seed}")
+    check_between(1, limits.GENERATED, count=count)
+    check_between(0, limits.SEED, seed=seed)
     splits = {"train": count, "validation": min(count, _HELD_OUT), "test": min(count, _HELD_OUT)}
     with progress_bar(f"generating {name}") as on_progress:
         if name == "listops":

@@ -119,7 +119,7 @@ class Folder(FileTree):
         return str(self.path / self._stored.get(name, name))
 
     def _list(self) -> Generator[Listed, None, None]:
-        for folder, subfolders, files in os.walk(self.path):
+        for folder, subfolders, files in os.walk(self.path, onerror=_report_unreadable):
             subfolders[:] = [name for name in subfolders if not name.startswith(".")]
             names = (Path(folder, name).relative_to(self.path).as_posix() for name in files)
             yield from (Listed(name) for name in names if name.isprintable())  # other files are not published ones
@@ -220,6 +220,10 @@ def _limited(path: Path, listed: Iterable[Listed]) -> Iterator[Listed]:
         if item.name.startswith("/") or ".." in PurePosixPath(item.name).parts:
             raise DataError(f"{path}: refused, because it contains {item.name!r}, a path outside of the archive")
         yield item
+
+
+def _report_unreadable(error: OSError) -> None:
+    raise DataError(f"{error.filename}: could not be read ({error.strerror})") from error
 
 
 def _refused(entry: zipfile.ZipInfo) -> str:
