@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, check_lengths, check_sequence, visible
+from delayssm.layers.checks import Lengths, check_lengths, check_sequence, check_whole, visible
 from delayssm.system.spans import without_padding
 
 
@@ -25,8 +25,8 @@ class TokensConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.vocab_size < 1:
-            raise ValueError(f"vocab_size must be at least 1, not {self.vocab_size}")
+        check_whole("vocab_size", self.vocab_size, 1)
+        check_whole("d_model", self.d_model, 1)
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Tokens":
         return Tokens(self.vocab_size, self.d_model, device=device, dtype=dtype)
@@ -83,8 +83,8 @@ class ValuesConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
+        check_whole("features", self.features, 1)
+        check_whole("d_model", self.d_model, 1)
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> "Values":
         return Values(self.features, self.d_model, device=device, dtype=dtype)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from delayssm import DS4D, S4D, Block, Spans, Stack, TokenModel
+from delayssm import DS4D, S4D, Block, Spans, Stack, TokenModel, Tokens, Values
 from delayssm.models.sampling import Sampling
 from tests.support.numerics import relative_rms
 
@@ -107,8 +107,11 @@ def test_wrong_tokens() -> None:
         model.step(torch.tensor([[1], [2]]), state)
     with pytest.raises(ValueError, match="holds 2 streams, but x has 3 rows"):
         model.step(torch.tensor([1, 2, 3]), state)
-    with pytest.raises(ValueError, match="vocab_size must be at least 1"):
+    with pytest.raises(ValueError, match="vocab_size must be a whole number of at least 1"):
         TokenModel(0, Stack([Block(S4D(4))]))
+    for layer in (Tokens, Values):
+        with pytest.raises(ValueError, match="d_model must be a whole number of at least 1, not -1"):
+            layer(2, -1)
 
 
 @torch.no_grad()
