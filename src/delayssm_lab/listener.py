@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from delayssm.models.pooled import PooledModel
+from delayssm.storage import files
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
-from delayssm_lab.training import disk
 from delayssm_lab.training.evaluate import best_model
 from delayssm_lab.training.run import Run, load
 
@@ -61,7 +61,7 @@ class Listener:
 def read_wav(path: Path) -> NDArray[np.int16]:
     """Return the samples of a WAV file with 16 bits, one channel and 16 kHz."""
     try:
-        with wave.open(io.BytesIO(disk.read(path))) as file:
+        with wave.open(io.BytesIO(files.read(path))) as file:
             rate, channels, bits = file.getframerate(), file.getnchannels(), 8 * file.getsampwidth()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:

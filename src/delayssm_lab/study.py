@@ -159,7 +159,7 @@ class Journal:
 
     def entries(self) -> list[Entry]:
         """Read all entries, ignoring a last line that was cut off by a crash."""
-        lines = disk.read(self.path).splitlines(keepends=True) if self.path.exists() else []
+        lines = files.read(self.path).splitlines(keepends=True) if self.path.exists() else []
         return [self._entry(number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
 
     def _entry(self, number: int, line: bytes) -> Entry:

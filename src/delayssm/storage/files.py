@@ -34,6 +34,24 @@ def write(path: Path, content: bytes) -> None:
             partial.unlink()
 
 
+def read(path: Path) -> bytes:
+    """Return the content of a file."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except OSError as error:
+        raise OSError(error.errno, f"could not read {path}: {error.strerror}") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"could not remove {path}: {error.strerror}") from error
+
+
 def make_directory(directory: Path) -> None:
     """Create a directory, unless it exists, with its parents."""
     try:

@@ -52,8 +52,8 @@ def write(
         raise NotADirectoryError(f"{directory} is a file; choose another directory for the model")
     files.make_directory(directory)
     shown = directory / CONFIG
-    if shown.exists() and shown.read_text(errors="replace") != text:
-        shown.unlink()  # it must never stand beside weights that it does not belong to
+    if shown.exists() and files.read(shown) != text.encode():
+        files.remove(shown)  # it must never stand beside weights that it does not belong to
     tensors.write(directory / WEIGHTS, FORMAT, weights, {"config": text})
     files.write(shown, text.encode())
     if card is not None:
@@ -64,7 +64,9 @@ def restore_config(directory: Path) -> None:
     """Write config.json again, if a process was killed after it had replaced the model and before it could do so."""
     weights, shown = directory / WEIGHTS, directory / CONFIG
     if weights.exists() and not shown.exists():
-        files.write(shown, tensors.read(weights, FORMAT)[1].get("config", "").encode())
+        found = tensors.read(weights, FORMAT)[1]
+        if "config" in found:
+            files.write(shown, found["config"].encode())
 
 
 def read(path: Path) -> Saved:
@@ -74,7 +76,7 @@ def read(path: Path) -> Saved:
         content = json.loads(found["config"])
         if not isinstance(content, dict) or not isinstance(content.get("about"), dict):
             raise ValueError("its configuration is not an object")
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged: {error}") from error
     _check_shown(path, content)
     config = {name: value for name, value in content.items() if name not in ("format", "about")}
@@ -86,10 +88,10 @@ def _check_shown(path: Path, content: Mapping[str, Any]) -> None:
     beside = path.with_name(CONFIG)
     if beside.exists():
         try:
-            shown = json.loads(beside.read_text())
-        except ValueError as error:
+            shown = json.loads(files.read(beside))
+        except (ValueError, RecursionError) as error:
             raise Damaged(f"{beside} is damaged: {error}; delete it to load the model without it") from error
-        if shown != content:
+        if json.dumps(shown, sort_keys=True) != json.dumps(content, sort_keys=True):  # NaN is equal to itself, too
             raise ValueError(
                 f"{beside} does not belong to {path.name}: {differences(shown, content)}, in {path.name}; delete it to "
                 "load the model as it was saved"

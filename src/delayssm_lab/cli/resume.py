@@ -7,9 +7,10 @@ from pathlib import Path
 import tyro
 
 from delayssm_lab.cli.common import check_at_least
+from delayssm_lab.training.tracking import Tracker
 
 
-def command(directory: tyro.conf.Positional[Path], steps: int | None = None) -> None:
+def command(directory: tyro.conf.Positional[Path], steps: int | None = None, track: Tracker | None = None) -> None:
     """Continue an interrupted run, or give a run more steps.
 
     The run continues from its last checkpoint, and ends with the same weights as without the interruption. With more
@@ -18,6 +19,7 @@ def command(directory: tyro.conf.Positional[Path], steps: int | None = None) -> 
     Args:
         directory: Directory of the run.
         steps: New number of steps in all. By default that of the run.
+        track: Tracker that is told of each evaluation.
     """
     from delayssm_lab.cli.train import finish
     from delayssm_lab.training.directory import extend
@@ -27,4 +29,4 @@ def command(directory: tyro.conf.Positional[Path], steps: int | None = None) -> 
         check_at_least(1, steps=steps)
         extend(directory, steps)
     run, _ = load(directory)
-    finish(directory, run)
+    finish(directory, run, track)

@@ -17,6 +17,7 @@ from delayssm_lab.recipes.delayed import AnyTaskName, ModelName, Scale, preset
 from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
 from delayssm_lab.training.run import Run, leaves, to_json
 from delayssm_lab.training.schedules import Constant, Cosine, MultiStep, Schedule
+from delayssm_lab.training.tracking import Tracker
 
 _PROG = "delayssm train"
 _SCHEDULES: dict[str, Schedule] = {"constant": Constant(), "cosine": Cosine(), "multi-step": MultiStep(at=())}
@@ -41,6 +42,8 @@ class Choice:
     out: Path | None = None
     """Directory of the run. By default runs/SCALE/NAME, with a name made of task, model, learning rate and seed, and
     of a suffix if any other setting is not the default."""
+    track: Tracker | None = None
+    """Tracker that is told of each evaluation."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
         run = tyro.cli(
             Run,
             prog=f"{_PROG} {choice.task} {choice.model} --scale {choice.scale}",
-            description="All settings of this run. The options --scale, --schedule and --out come in addition.",
+            description="All settings of this run. In addition there are --scale, --schedule, --out and --track.",
             default=default,
             args=settings if given is None else ["--help"],
             config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
@@ -74,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
         leave(2, f"delayssm: {error}")
     directory = choice.out or Path("runs") / choice.scale / directory_name(run, standard)
     create(directory, run)
-    finish(directory, run)
+    finish(directory, run, choice.track)
 
 
 def directory_name(run: Run, standard: Run) -> str:
@@ -88,18 +91,18 @@ def directory_name(run: Run, standard: Run) -> str:
     return f"{run.name}-{hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
-def finish(directory: Path, run: Run) -> None:
+def finish(directory: Path, run: Run, tracker: Tracker | None = None) -> None:
     """Train a run from its last checkpoint to its end, with a progress display, and print where its results are."""
     from delayssm_lab.display import Board, Silent, duration
     from delayssm_lab.training import trainer as training
 
     try:
         if not is_first_process():
-            training.train(directory, Silent())
+            training.train(directory, Silent(), tracker)
             return
         print(f"{run.name}: {run.parameters():,} parameters", flush=True)
         with Board() as board:
-            summary = training.train(directory, board.add("training"))
+            summary = training.train(directory, board.add("training"), tracker)
     except Interrupted as interrupted:
         leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {quoted(directory)}")
     metric = run.task.metric.value

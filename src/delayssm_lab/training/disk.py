@@ -8,16 +8,6 @@ from pathlib import Path
 from typing import Any
 
 
-def read(path: Path) -> bytes:
-    """Return the content of a file."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"there is no file {path}") from None
-    except OSError as error:
-        raise OSError(error.errno, f"could not read {path}: {error.strerror}") from error
-
-
 def parse(text: str | bytes, place: str, remedy: str = "") -> Any:
     """Return the value of a JSON text, or raise a ValueError that names the place and the remedy."""
     try:

@@ -62,7 +62,7 @@ def read(directory: Path, run: Run) -> list[float]:
     if not path.exists():
         return []
     remedy = "delete the run to train it again"
-    content = disk.parse_object(disk.read(path), str(path), remedy)
+    content = disk.parse_object(files.read(path), str(path), remedy)
     values = content.get("values")
     if not isinstance(values, list) or not all(map(disk.is_number, values)):
         raise ValueError(f"{path} is damaged (it has no list of numbers); {remedy}")

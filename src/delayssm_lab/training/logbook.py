@@ -44,7 +44,7 @@ def add_metrics(directory: Path, entry: Metrics) -> None:
 def read_metrics(directory: Path, run: Run) -> list[Metrics]:
     """Return one entry for each evaluation so far."""
     path = metrics_path(directory)
-    lines = disk.read(path).splitlines(keepends=True) if path.exists() else []
+    lines = files.read(path).splitlines(keepends=True) if path.exists() else []
     metrics = []
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -90,7 +90,7 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
     if not path.exists():
         return None
     remedy = "delete it, and the run writes it again when it is resumed"
-    summary = disk.parse_object(disk.read(path), str(path), remedy)
+    summary = disk.parse_object(files.read(path), str(path), remedy)
     if "run" not in summary:
         raise ValueError(f"{path} has no settings of a run; {remedy}")
     check_settings(summary.pop("run"), run, path, agree=operator.eq)  # a longer run has another summary
@@ -101,11 +101,7 @@ def read_summary(directory: Path, run: Run) -> Summary | None:
 
 def remove_summary(directory: Path) -> None:
     """Remove the summary of a run that will go on."""
-    path = summary_path(directory)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise OSError(error.errno, f"could not remove {path}: {error.strerror}") from error
+    files.remove(summary_path(directory))
 
 
 def _check_numbers(

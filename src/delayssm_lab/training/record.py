@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.storage import files
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import disk, fingerprint
@@ -87,7 +88,7 @@ class Record:
 
 def read(path: Path) -> Record:
     """Return the record in a JSON file."""
-    content = disk.parse(disk.read(path), str(path))
+    content = disk.parse(files.read(path), str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
         raise ValueError(f"{path} is no {FORMAT!r}, which is what can be read here: its format is {found!r}")

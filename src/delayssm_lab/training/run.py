@@ -211,7 +211,7 @@ def load(directory: Path) -> tuple[Run, dict[str, str]]:
     """Return the run that `save` wrote, and the environment in which it began, empty before its first step."""
     path = directory / "config.json"
     try:
-        content = disk.read(path)
+        content = files.read(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{directory} is not a run: it has no config.json") from None
     described = disk.parse_object(content, str(path))

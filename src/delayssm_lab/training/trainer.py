@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from delayssm.layers.optim import param_groups
 from delayssm_lab.display import Display, Messages, Silent, Status
 from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
-from delayssm_lab.training import checkpoint, fingerprint
+from delayssm_lab.training import checkpoint, fingerprint, tracking
 from delayssm_lab.training.checkpoint import TrainingProgress
 from delayssm_lab.training.directory import check, check_loaded, locked, tidy
 from delayssm_lab.training.evaluate import batches, evaluate
@@ -44,19 +45,26 @@ from delayssm_lab.training.logbook import (
 )
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.run import save as save_run
+from delayssm_lab.training.tracking import Tracker
 
 
-def train(directory: Path, display: Display) -> Summary:
+def train(directory: Path, display: Display, tracker: Tracker | None = None) -> Summary:
     """Train a run from its last checkpoint to its end and return its summary.
 
     After Ctrl-C, the current step ends, a checkpoint is written, and `Interrupted` is raised. Under `torchrun` or
     `accelerate launch`, the processes share each batch.
+
+    Args:
+        directory: Directory of the run.
+        display: Where progress is shown.
+        tracker: Tracker of experiments that is told of each evaluation.
     """
+    tracking.check(tracker)
     run, environment = load(directory)
     if (summary := read_summary(directory, run)) is not None:
         return summary
     keep_freed_memory()
-    accelerator = make_accelerator(run)
+    accelerator = make_accelerator(run, log_with=tracker, project_dir=tracking.place(directory))
     if not accelerator.is_main_process:
         return Trainer(run, directory, accelerator, Silent()).finish()
     with locked(directory):
@@ -67,14 +75,18 @@ def train(directory: Path, display: Display) -> Summary:
             save_run(directory, run, describe())
         else:
             _warn_of_changes(environment, display)
-        return trainer.finish()
+        tracking.start(accelerator, run, directory, begins=trainer.progress.step == 0)
+        try:
+            return trainer.finish()
+        finally:
+            tracking.finish(accelerator)
 
 
-def make_accelerator(run: Run, device: Device | None = None) -> Accelerator:
+def make_accelerator(run: Run, device: Device | None = None, **options: Any) -> Accelerator:
     """Return the accelerator that distributes a run over processes and devices; by default GPUs if there are any."""
     AcceleratorState._reset_state()  # it keeps the precision of the first run of the process
     # `cpu` is explicit, because without a GPU accelerate would let several processes each train alone.
-    return Accelerator(mixed_precision=run.training.precision, cpu=(device or best_device()) == "cpu")
+    return Accelerator(mixed_precision=run.training.precision, cpu=(device or best_device()) == "cpu", **options)
 
 
 _last_barrier: list[distributed.Work] = []
@@ -237,6 +249,7 @@ class Trainer:
                 checkpoint.save_best(self.directory, self.config, weights, self.progress, self.run)
         if self.accelerator.is_main_process:
             add_metrics(self.directory, entry)
+            self.accelerator.log(entry, step=progress.step)
         self.display.show(self._status(train_loss, train_value, evaluated=True))
 
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
