@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from delayssm.models.pooled import PooledModel
 from delayssm.storage import files
+from delayssm.storage.model_files import CONFIG
+from delayssm.storage.pretrained import Pretrained, read_about
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
-from delayssm_lab.training.evaluate import best_model
-from delayssm_lab.training.run import Run, load
+from delayssm_lab.training.run import Run, from_json
 
 
 class Listener:
@@ -41,9 +42,16 @@ class Listener:
 
     @staticmethod
     def load(directory: Path) -> Listener:
-        """Return the listener with the best weights of a run."""
-        run, _ = load(directory)
-        return Listener(best_model(directory, run), run)
+        """Return the listener in a directory: a saved model that a run has trained, or the run."""
+        saved = directory / "best" if (directory / "best").is_dir() else directory
+        model = Pretrained.from_pretrained(saved)
+        run, _ = from_json({"run": read_about(saved).get("run"), "environment": {}}, saved / CONFIG)
+        return Listener(model, run)
+
+    @staticmethod
+    def pretrained() -> Listener:
+        """Return the listener that comes with this package, which knows ten words."""
+        return Listener.load(Path(__file__).parent / "pretrained" / "listener")
 
     @torch.no_grad()
     def hear(self, chunk: NDArray[np.int16]) -> Tensor:

@@ -10,6 +10,7 @@ channel.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -58,8 +59,8 @@ class Rings(Memory):
     @staticmethod
     def zeros(batch_size: int, k: Tensor, modes: int, dtype: torch.dtype, max_length: int | None) -> Rings:
         """Return the memory of streams before their first token."""
-        h = torch.zeros(batch_size, len(k), 2, modes, dtype=torch.float64, device=k.device)
-        feedback = torch.zeros(batch_size, int(k.sum()), 2, modes, dtype=dtype, device=k.device)
+        h = _zeros((batch_size, len(k), 2, modes), torch.float64, k.device)
+        feedback = _zeros((batch_size, int(k.sum()), 2, modes), dtype, k.device)
         return Rings(h, feedback, k, max_length)
 
     @staticmethod
@@ -107,7 +108,7 @@ class History(Memory):
     def zeros(batch_size: int, max_length: int, like: Tensor, channels: int, parameters: str) -> History:
         """Return the memory of streams before their first token."""
         width = -(-channels // HISTORY_PADDED) * HISTORY_PADDED
-        return History(like.new_zeros(batch_size, slots(max_length), width), max_length, parameters)
+        return History(_zeros((batch_size, slots(max_length), width), like.dtype, like.device), max_length, parameters)
 
     @staticmethod
     def bytes_for(max_length: int, channels: int, dtype: torch.dtype) -> int:
@@ -143,3 +144,14 @@ class History(Memory):
 def slots(max_length: int) -> int:
     """Return the number of slots of a history: half of the next power of two, and at least one block."""
     return max(HISTORY_NEAR, 1 << max(0, (max_length - 1).bit_length() - 1))
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return zeros, or raise an error that says what to do if there is no room for them."""
+    try:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"there is no room for the memory of {shape[0]} streams, {math.prod(shape) * dtype.itemsize:,} bytes; use "
+            "fewer streams, a smaller max_delay, or init_state with a max_length"
+        ) from error

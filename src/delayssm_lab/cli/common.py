@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 #: Options whose values are paths.
-_PATHS = ("--out", "--work", "--run", "--root")
+_PATHS = ("--out", "--work", "--model", "--root")
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,14 +9,17 @@ import tyro
 from delayssm_lab.cli.common import check_at_least
 
 
-def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000, out: Path | None = None) -> None:
+def command(
+    recording: tyro.conf.Positional[Path], model: Path | None = None, chunk: int = 1000, out: Path | None = None
+) -> None:
     """Classify a recording chunk by chunk and plot the running prediction.
 
     The model streams: it sees the recording in chunks, as from a microphone, and prints its prediction after each one.
 
     Args:
         recording: WAV file with 16 bits, one channel and 16 kHz.
-        run: Directory of a run of `delayssm train sc-ar ds4d`.
+        model: Directory of a run of `delayssm train sc-ar ds4d`, or of a model that it has saved. By default the model
+            that comes with this package, which knows ten words: yes, no, up, down, left, right, on, off, stop, go.
         chunk: Number of audio samples in a chunk.
         out: File of the plot. By default NAME.png in the working directory, with the name of the recording.
     """
@@ -29,7 +32,7 @@ def command(recording: tyro.conf.Positional[Path], run: Path, chunk: int = 1000,
 
     check_at_least(1, chunk=chunk)
     audio = read_wav(recording)
-    listener = Listener.load(run)
+    listener = Listener.pretrained() if model is None else Listener.load(model)
     rate, words = listener.task.rate, listener.task.words
     position, predictions = 0, []
     for samples in chunks(audio, chunk):

@@ -387,3 +387,9 @@ def test_a_killed_process_continues_where_it_had_saved(tmp_path: Path) -> None:
     assert 0 < len(second) < 2000
     assert len(expected) == 2000
     assert second == expected[-len(second) :]
+
+
+def test_streams_that_do_not_fit_are_refused() -> None:
+    layer = DS4D(1, 64, max_delay=2**40)
+    with pytest.raises(RuntimeError, match=r"no room for the memory of 7 streams, .* bytes; use fewer streams"):
+        layer.init_state(7)
