@@ -116,6 +116,13 @@ def test_vectors_in_place_of_tokens() -> None:
     assert torch.equal(y, model(**batch).logits)
 
 
+def test_padding_on_both_sides() -> None:
+    model, x = make(), _tokens(2, 9)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 0, 0, 0], [1] * 9])
+    logits = model(x, attention_mask=mask).logits
+    assert relative_rms(logits[0, 2:6], model(x[:1, 2:6]).logits[0]) <= 1e-6
+
+
 def test_gradients_flow_through_a_cache() -> None:
     model, x, cache = make(), _tokens(), DS4DCache()
     parts = [model(chunk, past_key_values=cache).logits for chunk in x.split([12, 1, 17], 1)]
@@ -124,7 +131,7 @@ def test_gradients_flow_through_a_cache() -> None:
     model.zero_grad()
     model(x).logits.square().sum().backward()
     for name, p in model.named_parameters():
-        assert relative_rms(pieces[name], p.grad) <= 1e-4, name
+        assert relative_rms(pieces[name], p.grad) <= 1e-5, name
 
 
 @torch.no_grad()
@@ -158,7 +165,7 @@ def test_a_cache_notices_changes_of_the_model() -> None:
         model(chunk, past_key_values=cache)
     other = copy.deepcopy(cache)
     model.model.backbone.blocks[0].layer.ssm.C.mul_(2)
-    by_step, state = model.model.step(x[:, 4], other.state)
+    by_step, _ = model.model.step(x[:, 4], other.state)
     assert relative_rms(model(x[:, 4:5], past_key_values=cache).logits[:, 0], by_step) <= 1e-6
     bounded = DS4DCache(20)
     for chunk in x[:, :4].split([3, 1], 1):
@@ -181,7 +188,6 @@ def test_a_tuple_where_one_is_wanted() -> None:
         ({}, ValueError, "either input_ids or inputs_embeds"),
         ({"input_ids": 0, "inputs_embeds": 0}, ValueError, "either input_ids or inputs_embeds"),
         ({"input_ids": 0, "attention_mask": [[1, 0, 1], [1, 1, 1]]}, ValueError, "row 0 of attention_mask has padding between"),
-        ({"input_ids": 0, "attention_mask": [[1, 1, 1], [0, 1, 0]]}, None, ""),
         ({"input_ids": 0, "attention_mask": [[1, 1], [1, 1]]}, ValueError, "2 rows and 3 columns, not shape"),
         ({"input_ids": 0, "attention_mask": [[1, 1, 1]]}, ValueError, "2 rows and 3 columns"),
         ({"input_ids": 0, "attention_mask": [[0, 0, -1], [0, 0, 0]]}, ValueError, "1 for tokens and 0 for padding"),
@@ -193,15 +199,12 @@ def test_a_tuple_where_one_is_wanted() -> None:
         ({"input_ids": 0.5}, TypeError, "tokens must be whole numbers"),
     ],
 )  # fmt: skip
-def test_wrong_inputs(arguments: dict, error: type[Exception] | None, message: str) -> None:
+def test_wrong_inputs(arguments: dict, error: type[Exception], message: str) -> None:
     given = dict(arguments)
     if "input_ids" in given:
         given["input_ids"] = torch.full((2, 3), given["input_ids"])
     if "attention_mask" in given:
         given["attention_mask"] = torch.tensor(given["attention_mask"])
-    if error is None:
-        make()(**given)
-        return
     with pytest.raises(error, match=message):
         make()(**given)
 
