@@ -16,7 +16,8 @@ from delayssm.layers.block import BlockConfig
 from delayssm.layers.checks import check_whole
 from delayssm.layers.layer import DS4DConfig as LayerConfig
 from delayssm.layers.stack import StackConfig
-from delayssm.models.token import TokenModelConfig
+from delayssm.models.token import TokenModel, TokenModelConfig
+from delayssm.storage.pretrained import FORMAT
 
 #: What `transformers` passes to any configuration, beside the fields that it declares.
 _THEIRS = {
@@ -42,7 +43,7 @@ class DS4DConfig(PreTrainedConfig):  # type: ignore[misc]
         options: Options of `DS4D` and `Block`, such as d_state, max_delay, dropout and prenorm.
     """
 
-    model_type = "ds4d"
+    model_type = TokenModel.model_type
     has_no_defaults_at_init = True
 
     def __init__(
@@ -69,6 +70,14 @@ class DS4DConfig(PreTrainedConfig):  # type: ignore[misc]
         self.model = model.to_dict()
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         super().__init__(**common)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **others: Any) -> Any:
+        """Return the configuration that a config.json describes, also one that `TokenModel.save_pretrained` wrote."""
+        if config_dict.get("format") == FORMAT:
+            beside = "format", "about", "model_type"
+            config_dict = {"model": {name: value for name, value in config_dict.items() if name not in beside}}
+        return super().from_dict(config_dict, **others)
 
     @property
     def vocab_size(self) -> int:

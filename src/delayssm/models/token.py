@@ -47,6 +47,8 @@ class TokenModel(Streaming[States], Pretrained):
         backbone: Stack of blocks of any kind.
     """
 
+    model_type = "ds4d"
+
     def __init__(self, vocab_size: int, backbone: Stack) -> None:
         super().__init__()
         check_module("backbone", backbone, Stack)

@@ -5,7 +5,7 @@
 
 model.safetensors holds everything: the weights, the configuration and a checksum. It is replaced in one step, so the
 directory has the old model or the new one at every moment. config.json repeats the configuration for people and other
-tools; one that says something else is an error.
+tools, with the name by which `transformers` knows such a model; one that says something else is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import nn
 
@@ -29,6 +29,9 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
 class Pretrained(nn.Module):
     """A model that can be saved to a directory, loaded from one, and shared on the Hugging Face Hub."""
+
+    #: Name by which `transformers` knows this kind of model, if it does.
+    model_type: ClassVar[str | None] = None
 
     @property
     def config(self) -> Config:
@@ -46,7 +49,8 @@ class Pretrained(nn.Module):
             about: Facts to keep with the model, such as names of classes, as JSON-able values.
         """
         content = {"format": FORMAT, **self.config.to_dict(), "about": dict(about or {})}
-        text = json.dumps(content, indent=2)
+        shown = content if self.model_type is None else {"model_type": self.model_type, **content}
+        text = json.dumps(shown, indent=2)
         directory = Path(directory)
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file; choose another directory for the model")
@@ -54,7 +58,7 @@ class Pretrained(nn.Module):
         config = directory / CONFIG
         if config.exists() and config.read_text(errors="replace") != text:
             config.unlink()  # it must never stand beside weights that it does not belong to
-        tensors.write(directory / WEIGHTS, FORMAT, self.state_dict(), {"config": text})
+        tensors.write(directory / WEIGHTS, FORMAT, self.state_dict(), {"config": json.dumps(content, indent=2)})
         files.write(config, text.encode())
         if card is not None or not (directory / CARD).exists():
             files.write(directory / CARD, (card or _card(self)).encode())
@@ -138,6 +142,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             shown = json.loads(beside.read_text())
         except ValueError as error:
             raise Damaged(f"{beside} is damaged: {error}; delete it to load the model without it") from error
+        if isinstance(shown, dict):
+            shown.pop("model_type", None)
         if shown != content:
             raise ValueError(
                 f"{beside} does not belong to {path.name}: {differences(shown, content)}, in {path.name}; delete it to "

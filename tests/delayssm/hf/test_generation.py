@@ -133,7 +133,9 @@ def test_a_conversation_goes_on_in_its_cache(whole_prompt: bool) -> None:
         tokens = model.generate(
             given, attention_mask=mask, past_key_values=kept, max_new_tokens=20, do_sample=False
         )[:, -20:]  # fmt: skip
-        assert torch.equal(tokens, model.generate(said, attention_mask=mask, max_new_tokens=20, do_sample=False)[:, 22:])
+        assert torch.equal(
+            tokens, model.generate(said, attention_mask=mask, max_new_tokens=20, do_sample=False)[:, 22:]
+        )
 
 
 def test_vectors_as_prompts() -> None:

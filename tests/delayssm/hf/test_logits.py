@@ -187,7 +187,7 @@ def test_a_tuple_where_one_is_wanted() -> None:
     [
         ({}, ValueError, "either input_ids or inputs_embeds"),
         ({"input_ids": 0, "inputs_embeds": 0}, ValueError, "either input_ids or inputs_embeds"),
-        ({"input_ids": 0, "attention_mask": [[1, 0, 1], [1, 1, 1]]}, ValueError, "row 0 of attention_mask has padding between"),
+        ({"input_ids": 0, "attention_mask": [[1, 0, 1], [1, 1, 1]]}, ValueError, "row 0 of .* has padding between"),
         ({"input_ids": 0, "attention_mask": [[1, 1], [1, 1]]}, ValueError, "2 rows and 3 columns, not shape"),
         ({"input_ids": 0, "attention_mask": [[1, 1, 1]]}, ValueError, "2 rows and 3 columns"),
         ({"input_ids": 0, "attention_mask": [[0, 0, -1], [0, 0, 0]]}, ValueError, "1 for tokens and 0 for padding"),
@@ -218,8 +218,6 @@ def test_a_bounded_cache_has_no_room_for_more(chunk: int) -> None:
         model(x[:, 8:9], past_key_values=cache)
     with pytest.raises(ValueError, match="would reach 10 tokens, but this state was made for at most 9"):
         model(x[:, 10 - chunk :], past_key_values=cache)
-    with pytest.raises(ValueError, match="10 columns, or 18 with those of earlier|10 columns, or 19 with those of"):
-        model(x, attention_mask=torch.ones(2, 3, dtype=torch.int64), past_key_values=cache)
 
 
 @torch.no_grad()
@@ -228,6 +226,8 @@ def test_a_cache_of_another_model() -> None:
     cache = model(x, use_cache=True).past_key_values
     with pytest.raises(ValueError, match="belongs to another module"):
         make()(x, past_key_values=cache)
+    with pytest.raises(ValueError, match="2 rows and 10 columns, or 20 with those of earlier chunks"):
+        model(x, attention_mask=torch.ones(2, 3, dtype=torch.int64), past_key_values=cache)
     with pytest.raises(ValueError, match="2 streams, but x has 1 rows"):
         model(x[:1], past_key_values=cache)
 
