@@ -7,8 +7,11 @@ import copy
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
 from torch import Tensor
-from transformers import GenerationConfig, StaticCache, set_seed
+from transformers import GenerationConfig, PreTrainedTokenizerFast, StaticCache, TextStreamer, pipeline, set_seed
 
 from delayssm.hf import DS4DCache, DS4DForCausalLM
 from tests.delayssm.hf.models import V, every_model, make, padded
@@ -191,6 +194,27 @@ def test_a_cache_of_another_kind() -> None:
     llama = LlamaConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2)
     with pytest.raises(TypeError, match="past_key_values must be a DS4DCache, not StaticCache"):
         make().generate(PROMPTS[0][None], past_key_values=StaticCache(config=llama, max_cache_len=9), max_new_tokens=3)
+
+
+def test_a_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    """Texts go in and come out, through a tokenizer that pads on the left; a streamer prints them as they arise."""
+    letters = {letter: i for i, letter in enumerate("abcdefghijklmnopqr")}
+    tokenizer = Tokenizer(WordLevel({**letters, "<pad>": 18, "<eos>": 19}, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = Split("", "isolated")
+    both = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    )  # fmt: skip
+    model, texts = make(), ["abc", "defgh"]
+    expected = model.model.generate_batch([[letters[c] for c in text] for text in texts], 5, temperature=0)
+    expected = [both.decode(row, skip_special_tokens=True) for row in expected]
+    settings = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    found = pipeline("text-generation", model=model, tokenizer=both)(
+        texts, batch_size=2, return_full_text=False, **settings
+    )  # fmt: skip
+    assert [row["generated_text"].split() for (row,) in found] == [text.split() for text in expected]
+    streamer = TextStreamer(both, skip_prompt=True, skip_special_tokens=True)
+    model.generate(both("abc", return_tensors="pt").input_ids, streamer=streamer, **settings)
+    assert capsys.readouterr().out.split() == expected[0].split()
 
 
 def test_settings_may_come_from_a_configuration() -> None:

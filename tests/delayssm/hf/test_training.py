@@ -142,6 +142,14 @@ def test_checkpointing_by_the_trainer(tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
+def test_mixed_precision(tmp_path: Path) -> None:
+    trainer = _trainer(_model(), tmp_path, bf16=True)
+    trainer.train()
+    losses = _losses(trainer)
+    assert losses[-1] < losses[0]
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+
+
 def test_checkpointing_would_count_batches_twice() -> None:
     with pytest.raises(ValueError, match="batch norm would count every batch twice"):
         make("mixed").activation_checkpointing_enable()
