@@ -72,6 +72,7 @@ def test_every_page_that_teaches_has_examples() -> None:
         "streaming.md",
         "laboratory.md",
         "gpu.md",
+        "transformers.md",
     }
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 #: The parts of each package. Each may use itself and those before it.
 ORDER = {
-    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator"],
+    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator", "hf"],
     "delayssm_lab": [
         "environment", "display", "data", "models", "tasks", "training", "listener", "recipes", "report", "study",
         "measure", "studies", "cli", "__main__",

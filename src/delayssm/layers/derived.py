@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -15,6 +15,31 @@ from delayssm.system.parameters import PairedCoefficients
 
 #: The far part of a response is kept up to this many bytes even for a single stream.
 _SMALL_RESPONSE = 1 << 22
+
+
+class Versions:
+    """Which parameters something was made from, and what torch counts of their changes."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self._then = _versions(parameters)
+
+    def are_of(self, parameters: Iterable[nn.Parameter]) -> bool:
+        """Return whether the parameters are those of then, and none was replaced, moved or written to."""
+        then, now = self._then, _versions(parameters)
+        return (
+            then is not None
+            and now is not None
+            and len(then) == len(now)
+            and all(p is q and a == b and v == w for (p, a, v), (q, b, w) in zip(then, now, strict=True))
+        )
+
+
+def _versions(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, int, int]] | None:
+    """Return what changes with every change; None for parameters made in inference mode, which do not count them."""
+    parameters = list(parameters)
+    if any(p.is_inference() for p in parameters):
+        return None
+    return [(p, p.data_ptr(), p._version) for p in parameters]
 
 
 class Derived:
@@ -32,18 +57,12 @@ class Derived:
         self.system, self.digest = system, files.digest(parameters)
         self._kernel = kernel
         self._device = system.alpha.device.type
-        self._versions = _versions(parameters)
+        self._versions = Versions(parameters.values())
         self._responses: dict[tuple[int, str], Response] = {}  # by number of slots and backend
 
     def is_of(self, parameters: Mapping[str, nn.Parameter]) -> bool:
         """Return whether the parameters are those of then, and none was replaced, moved or written to."""
-        now = _versions(parameters)
-        return (
-            now is not None
-            and self._versions is not None
-            and len(now) == len(self._versions)
-            and all(p is q and a == b and v == w for (p, a, v), (q, b, w) in zip(self._versions, now, strict=True))
-        )
+        return self._versions.are_of(parameters.values())
 
     def require(self, history: History) -> None:
         """Raise unless a history was made for these values."""
@@ -76,10 +95,3 @@ class Derived:
             return response
         kernel = self._kernel(2 * slots, history.values.shape[2])
         return replace(response, far=backends.active(self._device).respond_far(kernel, slots))
-
-
-def _versions(parameters: Mapping[str, nn.Parameter]) -> list[tuple[nn.Parameter, int, int]] | None:
-    """Return what changes with every change; None for parameters made in inference mode, which do not count them."""
-    if any(p.is_inference() for p in parameters.values()):
-        return None
-    return [(p, p.data_ptr(), p._version) for p in parameters.values()]

@@ -38,13 +38,13 @@ class Tokens(nn.Embedding):
     def __init__(
         self, vocab_size: int, d_model: int, *, device: Device = None, dtype: torch.dtype | None = None
     ) -> None:
-        self._config = TokensConfig(vocab_size, d_model)
-        super().__init__(vocab_size, d_model, device=device, dtype=dtype)
+        config = TokensConfig(vocab_size, d_model)
+        super().__init__(config.vocab_size, config.d_model, device=device, dtype=dtype)
 
     @property
     def config(self) -> TokensConfig:
-        """What decides this layer."""
-        return self._config
+        """What decides this layer, as large as it is now."""
+        return TokensConfig(self.num_embeddings, self.embedding_dim)
 
     def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """Return the vectors of tokens. Padding may hold any number."""

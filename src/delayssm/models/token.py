@@ -47,6 +47,8 @@ class TokenModel(Streaming[States], Pretrained):
         backbone: Stack of blocks of any kind.
     """
 
+    model_type = "ds4d"
+
     def __init__(self, vocab_size: int, backbone: Stack) -> None:
         super().__init__()
         check_module("backbone", backbone, Stack)
@@ -55,12 +57,16 @@ class TokenModel(Streaming[States], Pretrained):
                 "a bidirectional layer sees the tokens that this model is to predict; use bidirectional=False"
             )
         like = next(backbone.parameters())
-        self.vocab_size = vocab_size
         self.d_model = backbone.d_model
         self.embedding = Tokens(vocab_size, self.d_model, device=like.device, dtype=like.dtype)
         self.backbone = backbone
         self.norm = nn.LayerNorm(self.d_model, device=like.device, dtype=like.dtype)
         self.head = nn.Linear(self.d_model, vocab_size, bias=False, device=like.device, dtype=like.dtype)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return self.embedding.num_embeddings
 
     @property
     def config(self) -> TokenModelConfig:

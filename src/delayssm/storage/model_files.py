@@ -2,7 +2,7 @@
 
 model.safetensors holds everything: the weights, the configuration and a checksum. It is replaced in one step, so the
 directory has the old model or the new one at every moment. config.json repeats the configuration for people and other
-tools; one that says something else is an error.
+tools, with the name by which `transformers` knows such a model; one that says something else is an error.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read(path: Path) -> Saved:
     except (KeyError, ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged: {error}") from error
     _check_shown(path, content)
-    config = {name: value for name, value in content.items() if name not in ("format", "about")}
+    config = {name: value for name, value in content.items() if name not in ("format", "model_type", "about")}
     return Saved(saved, config, content["about"], path)
 
 

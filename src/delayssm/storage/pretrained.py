@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import nn
 
@@ -16,6 +16,9 @@ from delayssm.storage.tensors import Damaged
 
 class Pretrained(nn.Module):
     """A model that can be saved to a directory, loaded from one, and shared on the Hugging Face Hub."""
+
+    #: Name by which `transformers` knows this kind of model, if it does.
+    model_type: ClassVar[str | None] = None
 
     @property
     def config(self) -> Config:
@@ -35,7 +38,12 @@ class Pretrained(nn.Module):
         directory = Path(directory)
         if card is None and not (directory / CARD).exists():
             card = _card(self)
-        write(directory, self.config.to_dict(), self.state_dict(), card, about)
+        write(directory, self.description(), self.state_dict(), card, about)
+
+    def description(self) -> dict[str, Any]:
+        """Return the configuration as config.json has it."""
+        known = {} if self.model_type is None else {"model_type": self.model_type}
+        return {**known, **self.config.to_dict()}
 
     @classmethod
     def from_pretrained(

@@ -168,7 +168,7 @@ def save_best(
 
 def configuration(model: nn.Module) -> dict[str, Any]:
     """Return what decides a model, as a model file has it. For a baseline this is its name alone."""
-    return model.config.to_dict() if isinstance(model, Pretrained) else {"kind": type(model).__name__}
+    return model.description() if isinstance(model, Pretrained) else {"kind": type(model).__name__}
 
 
 def read_best(path: Path, run: Run) -> dict[str, Tensor]:
