@@ -358,6 +358,8 @@ def _about(data: st.DataObject, path: Path) -> None:
         tensors, about = tensor_file.read(path, _kind(path))
     except (ValueError, OSError):
         return
+    if not about:
+        return
     key = data.draw(st.sampled_from(sorted(about)), "entry")
     action = data.draw(st.sampled_from(["json", "json", "text", "remove"]), "change")
     if action == "json":

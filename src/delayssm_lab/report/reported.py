@@ -62,6 +62,22 @@ GENERAL = {
     },
 }
 
+#: Table general-delay-s4d-time: hours of one run of DS4D on an RTX 5090, about. The paper has one number for BIDMC.
+HOURS = {
+    "sMNIST": 0.3,
+    "SC (AR)": 5.8,
+    "SC (Bi.)": 11.1,
+    "BIDMC-RR": 2.8,
+    "BIDMC-HR": 2.8,
+    "BIDMC-SpO2": 2.8,
+    "ListOps": 2.6,
+    "Text": 1.6,
+    "Retrieval": 7.7,
+    "Image": 7.6,
+    "Pathfinder": 14.8,
+    "Path-X": 55.0,
+}
+
 #: Table synthetic-mechanism, a row for each task: mean delay at the start and at the best checkpoint, mean change of
 #: the delay and of mu; accuracy as learned, with delays of one step, without the delayed branch.
 MECHANISM = (

@@ -48,11 +48,18 @@ def comparison(results: Results) -> str:
     for label, task in results.tasks.items():
         our_results = (metric_text(task, results.cells.get((label, model))) for model in models)
         paper_results = (reported.GENERAL[model][label] for model in models)
-        rows.append(
-            [row_label(task), _value_text(task, task.chance_level()), *our_results, *paper_results, differs[label]]
-        )
+        times = [_minutes(results.cells.get((label, "DS4D"))), f"{reported.HOURS[label]:g}"]
+        values = _value_text(task, task.chance_level()), *our_results, *paper_results, *times, differs[label]
+        rows.append([row_label(task), *values])
     sources = [f"{model}, {source}" for source in ("small run", "paper") for model in models]
-    return tables.markdown(["task", "chance level", *sources, "differs from the paper's run"], rows)
+    times = ["DS4D, small run, minutes", "DS4D, paper, hours"]
+    return tables.markdown(["task", "chance level", *sources, *times, "differs from the paper's run"], rows)
+
+
+def _minutes(cell: Cell | None) -> str:
+    """Return the mean time of the runs of a cell in minutes."""
+    seconds = [] if cell is None else [r.summary["seconds"] for r in cell.records if r.summary is not None]
+    return f"{statistics.fmean(seconds) / 60:.0f}" if seconds else "–"
 
 
 def row_label(task: AnyTask) -> str:
