@@ -42,6 +42,7 @@ ODD: list[Any] = [
 
 def case(data: st.DataObject, tmp: Path) -> str:
     """Build a module, then run it forwards, backwards and as a stream."""
+    torch.manual_seed(0)
     try:
         module = _build(data)
     except Exception as error:
@@ -107,8 +108,11 @@ def _use(data: st.DataObject, module: Streaming[Any]) -> None:
             whole = module(x) if not isinstance(module, PooledModel) else module(x).unsqueeze(1)
             last = outputs[:, -whole.shape[1] :]
         contours = {inner.config.contour for inner in module.modules() if isinstance(inner, DiagonalSSM)}
-        tolerance = 1e-5 if contours == {"exact"} else 1e-2
-        assert float((last - whole).norm()) <= tolerance * float(whole.norm()) + 1e-20
+        error, size = float((last - whole).norm()), float(whole.norm())
+        if contours == {"exact"}:
+            assert error <= 1e-5 * size + 1e-20
+        else:  # as accurate as the kernel is, beside which an output can be small
+            assert error <= 1e-2 * (size + whole.numel() ** 0.5)
 
 
 def _input(module: Streaming[Any], length: int) -> Tensor:

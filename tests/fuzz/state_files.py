@@ -68,9 +68,13 @@ def _craft(data: st.DataObject, path: Path) -> None:
     """Change tensors and metadata, and write them with a valid checksum."""
     tensors, about = tensor_file.read(path, FORMAT)
     for _ in range(data.draw(st.integers(1, 3), "changes")):
-        kind = data.draw(st.sampled_from(["numbers", "numbers", "shape", "drop", "add", "kind", "words"]), "change")
+        kind = data.draw(st.sampled_from(["numbers", "positions", "shape", "drop", "add", "kind", "words"]), "change")
         if kind == "words":
             about[data.draw(st.sampled_from([*about, "other"]), "word")] = data.draw(st.sampled_from(WORDS), "value")
+            continue
+        if kind == "positions":  # all of them, as each contradicts the others
+            number = data.draw(st.sampled_from(NUMBERS), "number")
+            tensors |= {name: torch.full_like(t, number) for name, t in tensors.items() if t.dtype == torch.int64}
             continue
         name = data.draw(st.sampled_from(sorted(tensors) or [""]), "tensor")
         if kind == "drop":
