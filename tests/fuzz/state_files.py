@@ -50,7 +50,9 @@ def case(data: st.DataObject, tmp: Path) -> str:
         except Exception as error:
             require_clear(error, path.name)
             return REFUSED
-        rows = state.batch_size
+        rows, seen = state.batch_size, state.position
+        assert bool((seen >= 0).all()), "a stream cannot have seen fewer than no tokens"
+        assert state.max_length is None or bool((seen <= state.max_length).all()), "nor more than it has room for"
         for length in (3, 64):
             if state.max_length is None or int(state.position.max()) + length + 2 <= state.max_length:
                 y, state = model.stream(torch.zeros(rows, length, dtype=torch.int64), state)
