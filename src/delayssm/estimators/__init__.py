@@ -1,7 +1,7 @@
 """Forecasting and classification of series with the interface of scikit-learn.
 
-    forecast = DelayForecaster(horizon=24).fit(series).predict(series)
-    labels = DelayClassifier().fit(sequences, y).predict(others)
+forecast = DelayForecaster(horizon=24).fit(series).predict(series)
+labels = DelayClassifier().fit(sequences, y).predict(others)
 """
 
 try:

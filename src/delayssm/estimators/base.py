@@ -112,15 +112,14 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         """Return what `fit` has found beside the weights, as JSON-able values."""
         return {
             "n_features_in_": self.n_features_in_,
-            "mean": self._scaling.mean.tolist(),
-            "scale": self._scaling.scale.tolist(),
+            "scaling": self._scaling.to_lists(),
             "history_": self.history_,
         }
 
     def _set_facts(self, facts: Mapping[str, Any]) -> None:
         """Restore what `_facts` returned."""
         self.n_features_in_ = facts["n_features_in_"]
-        self._scaling = Scaling(np.array(facts["mean"]), np.array(facts["scale"]))
+        self._scaling = Scaling.of_lists(facts["scaling"])
         self.history_ = facts["history_"]
         self._followed: Followed | None = None
 

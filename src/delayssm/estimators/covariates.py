@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from delayssm.estimators.series import Array, read_series
+from delayssm.estimators.series import Array, Scaling, read_series
 
 
 def read_covariates(
@@ -41,10 +42,38 @@ def read_covariates(
     return covariates
 
 
-def join(values: Array, past: Array, future: Array, lead: int) -> Array:
-    """Return what the model is told at each time t of a series: values_t, past_t, and future_(t + lead).
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is told at each time t of a series: its values, and the covariates that are known then.
 
-    A model with memory has heard future_(t + 1) to future_(t + lead - 1) at earlier times.
+    Args:
+        steps: Steps that are forecast.
+        values: Scaling of the series.
+        past: Scaling of the covariates that are known up to the present.
+        future: Scaling of the covariates that are known beforehand.
     """
-    length = len(values)
-    return np.concatenate([values, past[:length], future[lead : lead + length]], axis=1)
+
+    steps: tuple[int, ...]
+    values: Scaling
+    past: Scaling
+    future: Scaling
+
+    def read(
+        self, series: Sequence[Array], past_covariates: Any, future_covariates: Any, ahead: int
+    ) -> tuple[list[Array], list[Array]]:
+        """Return the covariates of series; those known beforehand extend `ahead` times beyond the end."""
+        past = read_covariates(past_covariates, "past_covariates", series, self.past.channels)
+        future = read_covariates(future_covariates, "future_covariates", series, self.future.channels, ahead)
+        return past, [one[: len(values) + ahead] for one, values in zip(future, series, strict=True)]
+
+    def join(self, series: Sequence[Array], past: Sequence[Array], future: Sequence[Array]) -> list[Array]:
+        """Return values_t, past_t, future_t and future_(t + step) for all steps, scaled: (times, features) for each.
+
+        All begin at the same time, and `future` extends beyond its series by the largest step.
+        """
+        return [self._join(*parts) for parts in zip(series, past, future, strict=True)]
+
+    def _join(self, values: Array, past: Array, future: Array) -> Array:
+        length, known = len(values), self.future.apply(future)
+        windows = [known[step : step + length] for step in (0, *self.steps)]
+        return np.concatenate([self.values.apply(values), self.past.apply(past[:length]), *windows], axis=1)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from delayssm.estimators.series import Layout, pad
+from delayssm.estimators.series import pad
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
 from delayssm.models.series import SeriesModel
@@ -21,12 +21,10 @@ class Followed:
 
     Args:
         model: Model in evaluation mode.
-        layout: How the caller has arranged the series.
         pieces: Values of each series so far, (times, features).
     """
 
-    def __init__(self, model: Streaming[Any], layout: Layout, pieces: list[Tensor]) -> None:
-        self.layout = layout
+    def __init__(self, model: Streaming[Any], pieces: list[Tensor]) -> None:
         self.model = model
         self._state = model.init_state(len(pieces))
         self._decoder: Decoder | None = None
@@ -34,9 +32,12 @@ class Followed:
 
     def advance(self, pieces: list[Tensor]) -> None:
         """Append values, (times, features), to each series."""
-        if len(pieces) != len(self.answers):
-            raise ValueError(f"{len(self.answers)} series are followed, but there are values for {len(pieces)}")
         self.answers = self._advance(pieces)
+
+    def check_count(self, count: int) -> None:
+        """Raise unless there are values for each series."""
+        if count != len(self.answers):
+            raise ValueError(f"{len(self.answers)} series are followed, but there are values for {count}")
 
     @torch.no_grad()
     def _advance(self, pieces: list[Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from delayssm.estimators import quantiles
 from delayssm.estimators.base import SequenceEstimator
-from delayssm.estimators.covariates import join, read_covariates
+from delayssm.estimators.covariates import Inputs, read_covariates
 from delayssm.estimators.following import Followed
 from delayssm.estimators.outlook import Outlook, Piece, read_steps, split_ends, split_series
 from delayssm.estimators.series import Array, Layout, Scaling, pad, read_series
@@ -37,8 +37,8 @@ class DelayForecaster(SequenceEstimator):
     several series of any lengths. Forecasts have the same axes, with the steps of the horizon in place of the times.
 
     Covariates have the layout of the series. `past_covariates` are known up to the present only, and are as long as
-    their series. `future_covariates`, such as the hour of the day, are known `horizon` steps beforehand, and extend that
-    far beyond the end of their series.
+    their series. `future_covariates`, such as the hour of the day, are known for all steps of the horizon, and extend
+    that far beyond the end of their series.
 
     Args:
         horizon: Number of steps to forecast, 1 to `horizon`; or the steps themselves, such as [1, 7, 28].
@@ -77,24 +77,22 @@ class DelayForecaster(SequenceEstimator):
                 f"a series of {shortest} sample{'s' * (shortest > 1)} is too short: a forecast {steps[-1]} steps ahead "
                 f"is learned from at least {steps[-1] + 1}"
             )
-        self._channels = tuple(part[0].shape[1] for part in (series, past, future))
-        self.n_features_in_ = self._channels[0]
+        self.n_features_in_ = series[0].shape[1]
         self._outlook = Outlook(steps, levels, self.n_features_in_)
-        numbers = range(len(series)) if held_out is None else split_series(range(len(series)), held_out)[0]
-        self._scaling = Scaling.of(*([part[i] for i in numbers] for part in (series, past, future)))
+        seen = range(len(series)) if held_out is None else split_series(range(len(series)), held_out)[0]
+        self._inputs = Inputs(steps, *(Scaling.of([part[i] for i in seen]) for part in (series, past, future)))
+        self._scaling = self._inputs.values
         pieces = self._pieces(series, past, future)
         if held_out is None:
             trained, tested = split_ends(pieces, self.validation_fraction, steps[-1])
         else:
             trained, tested = split_series(pieces, held_out)
         with self._seeded():
-            inputs = Values(sum(self._channels), self.d_model)
+            inputs = Values(pieces[0].inputs.shape[1], self.d_model)
             outputs = int(np.prod(self._outlook.shape))
-            self.model_ = SeriesModel(inputs, self._stack(max(map(len, series))), outputs).to(self.device)
-            self.history_ = training.train(
-                self.model_, lambda batch: self._outlook.loss(self.model_, batch), trained, tested
-            )
-        self._followed = None
+            model = SeriesModel(inputs, self._stack(max(map(len, series))), outputs).to(self.device)
+            self.history_ = training.train(model, self._outlook.loss, trained, tested)
+        self.model_, self._followed = model, None
         return self
 
     def predict(self, X: Any = None, *, past_covariates: Any = None, future_covariates: Any = None) -> Array:
@@ -128,12 +126,12 @@ class DelayForecaster(SequenceEstimator):
     def historical_forecasts(
         self, X: Any, *, past_covariates: Any = None, future_covariates: Any = None
     ) -> list[Array] | Array:
-        """Return the forecasts that `predict` would have made at each time of series: (times, steps, channels) for each.
+        """Return the forecasts that `predict` would have made at each time, (times, steps, channels) for each series.
 
-        Row t is made from the values up to time t, and is of the times t + step.
+        Row t is made from the values up to time t, and forecasts those of the times t + step.
         """
         series, layout = self._read(X)
-        rows = self._rows(self._inputs(series, past_covariates, future_covariates))
+        rows = self._rows(self._told(series, past_covariates, future_covariates))
         arranged = [row if layout.channels else row[..., 0] for row in rows]
         return arranged if layout.several else arranged[0]
 
@@ -143,7 +141,7 @@ class DelayForecaster(SequenceEstimator):
         It is the mean over steps and channels. 1 is perfect, and 0 is as good as knowing the mean. `y` is ignored.
         """
         series, _ = self._read(X)
-        made = self._rows(self._inputs(series, past_covariates, future_covariates))
+        made = self._rows(self._told(series, past_covariates, future_covariates))
         steps, predicted, true = self._outlook.steps, [], []
         for forecasts, values in zip(made, series, strict=True):
             known = max(0, len(values) - steps[-1])
@@ -152,13 +150,17 @@ class DelayForecaster(SequenceEstimator):
         if sum(map(len, true)) < 2:
             raise ValueError(f"a score at a horizon of {steps[-1]} needs series of at least {steps[-1] + 2} samples")
         outputs = len(steps) * self.n_features_in_
-        return float(r2_score(np.concatenate(true).reshape(-1, outputs), np.concatenate(predicted).reshape(-1, outputs)))
+        return float(
+            r2_score(np.concatenate(true).reshape(-1, outputs), np.concatenate(predicted).reshape(-1, outputs))
+        )
 
     def begin(self, X: Any, *, past_covariates: Any = None, future_covariates: Any = None) -> Self:
-        """Begin to follow series, whose values so far are X; then `update` appends to them, and `predict()` forecasts."""
+        """Begin to follow series with the values X so far; `update` appends to them, and `predict()` forecasts."""
         series, layout = self._read(X)
-        inputs = self._inputs(series, past_covariates, future_covariates)
-        self._followed = Followed(self.model_, layout, inputs)
+        past, future = self._inputs.read(series, past_covariates, future_covariates, self._outlook.furthest)
+        self._followed = Followed(self.model_, self._tensors(self._inputs.join(series, past, future)))
+        self._layout = layout
+        self._known = [one[len(values) :] for one, values in zip(future, series, strict=True)]
         return self
 
     def update(self, X: Any, *, past_covariates: Any = None, future_covariates: Any = None) -> Self:
@@ -171,11 +173,13 @@ class DelayForecaster(SequenceEstimator):
         """
         followed = self._require_followed()
         series, layout = self._read(X)
-        if layout != followed.layout:
+        if layout != self._layout:
             raise ValueError("new values must have the axes of the series that were passed to begin")
-        past = read_covariates(past_covariates, "past_covariates", series, self._channels[1])
-        future = read_covariates(future_covariates, "future_covariates", series, self._channels[2])
-        followed.advance(self._joined(series, past, future, lead=0))
+        followed.check_count(len(series))
+        past, future = self._inputs.read(series, past_covariates, future_covariates, ahead=0)
+        future = [np.concatenate(parts) for parts in zip(self._known, future, strict=True)]
+        followed.advance(self._tensors(self._inputs.join(series, past, future)))
+        self._known = [one[len(values) :] for one, values in zip(future, series, strict=True)]
         return self
 
     def _read(self, X: Any) -> tuple[list[Array], Layout]:
@@ -184,23 +188,16 @@ class DelayForecaster(SequenceEstimator):
         self._check_channels(series[0].shape[1])
         return series, layout
 
-    def _inputs(self, series: list[Array], past_covariates: Any, future_covariates: Any) -> list[Tensor]:
-        """Return what the model is told at each time of series."""
-        ahead = self._outlook.furthest
-        past = read_covariates(past_covariates, "past_covariates", series, self._channels[1])
-        future = read_covariates(future_covariates, "future_covariates", series, self._channels[2], ahead)
-        return self._joined(series, past, future, ahead)
-
-    def _joined(self, series: list[Array], past: list[Array], future: list[Array], lead: int) -> list[Tensor]:
-        parts = zip(series, past, future, strict=True)
-        return self._tensors([self._scaling.apply(join(*part, lead)) for part in parts])
+    def _told(self, series: list[Array], past_covariates: Any, future_covariates: Any) -> list[Tensor]:
+        """Return what the model is told at each time of whole series."""
+        covariates = self._inputs.read(series, past_covariates, future_covariates, self._outlook.furthest)
+        return self._tensors(self._inputs.join(series, *covariates))
 
     def _pieces(self, series: list[Array], past: list[Array], future: list[Array]) -> list[Piece]:
         """Return what is trained on: all times of which the furthest step is known."""
-        ahead = self._outlook.furthest
-        inputs = self._joined([values[:-ahead] for values in series], past, future, ahead)
-        scaling = self._scaling.first(self.n_features_in_)
-        values = self._tensors([scaling.apply(one) for one in series])
+        trained = [values[: -self._outlook.furthest] for values in series]
+        inputs = self._tensors(self._inputs.join(trained, past, future))
+        values = self._tensors([self._scaling.apply(one) for one in series])
         return [Piece(x, y, 0, len(x)) for x, y in zip(inputs, values, strict=True)]
 
     @torch.no_grad()
@@ -208,9 +205,9 @@ class DelayForecaster(SequenceEstimator):
         """Return the forecasts after the ends of series, (series, quantiles, steps, channels), and their layout."""
         if X is None:
             followed = self._require_followed()
-            return followed.layout, self._in_units(followed.answers)
+            return self._layout, self._in_units(followed.answers)
         series, layout = self._read(X)
-        inputs, answers = self._inputs(series, past_covariates, future_covariates), []
+        inputs, answers = self._told(series, past_covariates, future_covariates), []
         for i in range(0, len(inputs), self.batch_size):
             x, lengths = pad(inputs[i : i + self.batch_size])
             last = torch.tensor([[len(values) - 1] for values in inputs[i : i + self.batch_size]], device=x.device)
@@ -226,13 +223,15 @@ class DelayForecaster(SequenceEstimator):
     def _in_units(self, raw: Tensor) -> Array:
         """Return the outputs of the model as forecasts (..., quantiles, steps, channels) in the units of the series."""
         scaled = self._outlook.read(raw).cpu().numpy().astype(np.float64)
-        return self._scaling.first(self.n_features_in_).undo(scaled)
+        return self._scaling.undo(scaled)
 
     def _facts(self) -> dict[str, Any]:
-        return {**super()._facts(), "channels": self._channels}
+        covariates = {"past": self._inputs.past.to_lists(), "future": self._inputs.future.to_lists()}
+        return {**super()._facts(), **covariates}
 
     def _set_facts(self, facts: Mapping[str, Any]) -> None:
         super()._set_facts(facts)
-        self._channels = tuple(facts["channels"])
-        levels = quantiles.check_levels(self.quantiles)
-        self._outlook = Outlook(read_steps(self.horizon), levels, self.n_features_in_)
+        steps = read_steps(self.horizon)
+        past, future = (Scaling.of_lists(facts[name]) for name in ("past", "future"))
+        self._inputs = Inputs(steps, self._scaling, past, future)
+        self._outlook = Outlook(steps, quantiles.check_levels(self.quantiles), self.n_features_in_)

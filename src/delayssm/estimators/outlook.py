@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,8 @@ from delayssm.estimators import quantiles
 from delayssm.estimators.series import pad
 from delayssm.layers.checks import check_whole
 from delayssm.models.series import SeriesModel
+
+T = TypeVar("T")
 
 
 class Piece(NamedTuple):
@@ -64,7 +66,7 @@ class Outlook:
 
     def read(self, raw: Float[Tensor, "*B O"]) -> Float[Tensor, "*B Q S C"]:
         """Return the outputs of a model as scaled forecasts."""
-        return quantiles.ordered(raw.unflatten(-1, self.shape), self.levels)
+        return quantiles.ordered(raw.reshape(*raw.shape[:-1], *self.shape), self.levels)
 
     def loss(self, model: SeriesModel, pieces: Sequence[Piece]) -> tuple[Tensor, Tensor]:
         """Return the sum of the errors of all forecasts of some pieces, and their number."""
@@ -74,7 +76,9 @@ class Outlook:
         y = torch.stack([values[:, step : step + length] for step in self.steps], dim=2)
         errors = quantiles.error(self.read(model(x, lengths)), y, self.levels)
         t = torch.arange(length, device=x.device)
-        start, stop = (torch.tensor(ends, device=x.device)[:, None] for ends in zip(*(p[2:] for p in pieces), strict=True))
+        start, stop = (
+            torch.tensor(ends, device=x.device)[:, None] for ends in zip(*(p[2:] for p in pieces), strict=True)
+        )
         counted = (t >= start) & (t < stop)
         return errors.masked_fill(~counted, 0).sum(), counted.sum()
 
@@ -92,8 +96,8 @@ def read_steps(horizon: Any) -> tuple[int, ...]:
 def split_ends(pieces: Sequence[Piece], fraction: float, furthest: int) -> tuple[list[Piece], list[Piece]]:
     """Return the beginnings of series, to be trained on, and their ends, to be held out.
 
-    No value that is forecast from a held-out time is seen in training. A series that is too short for that is trained on
-    as a whole.
+    No value that is forecast from a held-out time is seen in training. A series too short for that is trained on as a
+    whole.
     """
     trained, held_out = [], []
     for piece in pieces:
@@ -112,12 +116,12 @@ def split_ends(pieces: Sequence[Piece], fraction: float, furthest: int) -> tuple
     return trained, held_out
 
 
-def split_series(pieces: Sequence[Piece], held_out: Sequence[int]) -> tuple[list[Piece], list[Piece]]:
+def split_series(series: Sequence[T], held_out: Sequence[int]) -> tuple[list[T], list[T]]:
     """Return the series to be trained on, and those to be held out, which are given by their numbers."""
     chosen = {check_whole("a number in held_out", number) for number in held_out}
-    if not chosen or max(chosen) >= len(pieces) or len(chosen) == len(pieces):
+    if not chosen or max(chosen) >= len(series) or len(chosen) == len(series):
         raise ValueError(
-            f"held_out must name some of the {len(pieces)} series, by numbers from 0 to {len(pieces) - 1}, and not all"
+            f"held_out must name some of the {len(series)} series, by numbers from 0 to {len(series) - 1}, and not all"
         )
-    trained = [piece for i, piece in enumerate(pieces) if i not in chosen]
-    return trained, [pieces[i] for i in sorted(chosen)]
+    trained = [one for i, one in enumerate(series) if i not in chosen]
+    return trained, [series[i] for i in sorted(chosen)]

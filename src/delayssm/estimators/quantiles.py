@@ -28,13 +28,15 @@ def ordered(raw: Float[Tensor, "*B Q S C"], levels: Sequence[float]) -> Float[Te
     if not levels:
         return raw
     middle = levels.index(0.5)
-    below, median, above = raw.split([middle, 1, len(levels) - middle - 1], dim=-3)
+    below, median, above = torch.split(raw, [middle, 1, len(levels) - middle - 1], dim=-3)
     above = median + F.softplus(above).cumsum(-3)
     below = median - F.softplus(below).flip(-3).cumsum(-3).flip(-3)
     return torch.cat([below, median, above], -3)
 
 
-def error(answers: Float[Tensor, "*B Q S C"], y: Float[Tensor, "*B S C"], levels: Sequence[float]) -> Float[Tensor, " *B"]:
+def error(
+    answers: Float[Tensor, "*B Q S C"], y: Float[Tensor, "*B S C"], levels: Sequence[float]
+) -> Float[Tensor, " *B"]:
     """Return the mean error of forecasts: the pinball loss of quantiles, or else the squared error.
 
     The pinball loss of quantile q at level p is  max(p (y - q), (p - 1) (y - q)).  Its mean is smallest where y is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,9 @@ def read_sequences(X: Any) -> list[Array]:
         return _read_list(X, "X")[0]
     values: Array = check_array(X, dtype=np.float64, allow_nd=True, input_name="X")
     if values.ndim > 3:
-        raise ValueError(f"X has {values.ndim} axes; sequences have shape (samples, times) or (samples, times, channels)")
+        raise ValueError(
+            f"X has {values.ndim} axes; sequences have shape (samples, times) or (samples, times, channels)"
+        )
     return [row.reshape(values.shape[1], -1) for row in values]
 
 
@@ -100,16 +102,26 @@ class Scaling:
     scale: Array
 
     @classmethod
-    def of(cls, *parts: Sequence[Array]) -> Scaling:
-        """Return the scaling of training series, each of which consists of several parts with channels of their own."""
-        each = [np.concatenate(part) for part in parts]
-        mean, deviation = (np.concatenate(found) for found in ([v.mean(0) for v in each], [v.std(0) for v in each]))
-        largest = np.concatenate([np.abs(values).max(0) for values in each])
-        return cls(mean, np.where(deviation <= 1e-12 * largest, 1.0, deviation))
+    def of(cls, series: Sequence[Array]) -> Scaling:
+        """Return the scaling of training series."""
+        values = np.concatenate(series)
+        deviation = values.std(0)
+        constant = deviation <= 1e-12 * np.abs(values).max(0)
+        return cls(values.mean(0), np.where(constant, 1.0, deviation))
 
-    def first(self, channels: int) -> Scaling:
-        """Return the scaling of the first channels alone."""
-        return Scaling(self.mean[:channels], self.scale[:channels])
+    @classmethod
+    def of_lists(cls, lists: Mapping[str, list[float]]) -> Scaling:
+        """Return the scaling that `to_lists` described."""
+        return cls(np.array(lists["mean"]), np.array(lists["scale"]))
+
+    def to_lists(self) -> dict[str, list[float]]:
+        """Return the scaling as JSON-able values."""
+        return {"mean": self.mean.tolist(), "scale": self.scale.tolist()}
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return len(self.mean)
 
     def apply(self, values: Array) -> Array:
         """Return values (times, channels) in the units of the model."""
@@ -121,7 +133,7 @@ class Scaling:
 
 
 def pad(series: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-    """Return series (times, channels) as one batch (series, times, channels), and their lengths unless all are equal."""
+    """Return series (times, channels) as a batch (series, times, channels), and their lengths unless all are equal."""
     batch = nn.utils.rnn.pad_sequence(list(series), batch_first=True)
     lengths = torch.tensor([len(values) for values in series], device=batch.device)
     return batch, None if bool((lengths == batch.shape[1]).all()) else lengths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,8 @@ from delayssm.layers.checks import check_whole
 from delayssm.layers.optim import param_groups
 
 P = TypeVar("P")
-#: Returns the total loss of some samples, and the number that it is a total of.
-Loss = Callable[[list[P]], tuple[Tensor, Tensor]]
+#: Returns the total loss of a model on some samples, and the number that it is a total of.
+Loss = Callable[[Any, list[P]], tuple[Tensor, Tensor]]
 _LARGEST_GRADIENT = 1.0
 
 
@@ -75,7 +75,7 @@ class Training:
     def evaluate(self, model: nn.Module, loss: Loss[P], samples: Sequence[P]) -> float:
         """Return the mean loss on samples."""
         model.eval()
-        parts = [loss(list(samples[i : i + self.batch_size])) for i in range(0, len(samples), self.batch_size)]
+        parts = [loss(model, list(samples[i : i + self.batch_size])) for i in range(0, len(samples), self.batch_size)]
         return float(sum(total for total, _ in parts) / sum(count for _, count in parts))
 
     def _epoch(
@@ -88,10 +88,10 @@ class Training:
     ) -> float:
         model.train()
         total = count = 0.0
-        for batch in torch.randperm(len(samples)).split(self.batch_size):
-            part, number = loss([samples[i] for i in batch.tolist()])
+        for batch in torch.split(torch.randperm(len(samples)), self.batch_size):
+            part, number = loss(model, [samples[i] for i in batch.tolist()])
             optimiser.zero_grad()
-            (part / number).backward()
+            torch.autograd.backward(part / number)
             nn.utils.clip_grad_norm_(model.parameters(), _LARGEST_GRADIENT)
             optimiser.step()
             schedule.step()

@@ -28,11 +28,11 @@ tags:
 
 # Mackey-Glass forecaster
 
-A `DelayForecaster` with {parameters:,.0f} parameters that predicts the Mackey-Glass equation (tau = 17) 15 steps ahead, in
-the protocol of the LMU paper: 32 series to train on, 32 to choose the best epoch, and 64 to test. Its test error (RMSE over
-the RMS of the target) is {test:.2f} %.
+A `DelayForecaster` with {parameters:,.0f} parameters that predicts the Mackey-Glass equation (tau = 17) 15 steps ahead,
+in the protocol of the LMU paper: 32 series to train on, 32 to choose the best epoch, and 64 to test. Its test error
+(RMSE over the RMS of the target) is {test:.2f} %.
 
-Made by `delayssm reproduce forecasting`, which leaves it in `runs/mackey-glass`.
+Made by `delayssm reproduce forecasting`, which leaves it in `runs/mackey-glass/seed-{seed}`.
 
 ```python
 from delayssm.estimators import DelayForecaster
@@ -51,14 +51,16 @@ class Contender:
     method: Method
     series: int
     length: int
-    epochs: int
+    epochs: int = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class Forecasting(Measured[Contender]):
     """Errors 15 steps ahead at every time of test series: RMSE in per cent of the RMS of the target.
 
-    A quarter of the series is trained on, a quarter chooses (the best epoch, the number of taps), and half of them test.
+    A quarter of the series is trained on, a quarter chooses (the best epoch, the number of taps), and half of them
+    test.
     """
 
     name = "forecasting"
@@ -68,11 +70,15 @@ class Forecasting(Measured[Contender]):
     length: int = 5000
     ahead: int = 15
     epochs: int = 500
+    seeds: int = 3
     taps: tuple[int, ...] = (16, 64, 256, 512, 1024)
 
     def points(self) -> list[Contender]:
-        methods: tuple[Method, ...] = ("last value", "autoregression", "DelayForecaster")
-        return [Contender(method, self.series, self.length, self.epochs) for method in methods]
+        simple: tuple[Method, ...] = ("last value", "autoregression")
+        trained = [
+            Contender("DelayForecaster", self.series, self.length, self.epochs, seed) for seed in range(self.seeds)
+        ]
+        return [*(Contender(method, self.series, self.length) for method in simple), *trained]
 
     def measure(self, point: Contender, places: Places) -> Readings:
         data = mackey_glass(self.series, self.length + self.ahead)
@@ -83,7 +89,7 @@ class Forecasting(Measured[Contender]):
                     "test": self.error(tested, tested[:, : -self.ahead])}  # fmt: skip
         if point.method == "autoregression":
             return self._autoregression(trained, chosen, tested)
-        return self._forecaster(np.concatenate([trained, chosen]), tested, places)
+        return self._forecaster(np.concatenate([trained, chosen]), tested, point.seed, places)
 
     def error(self, series: Array, forecasts: Array) -> float:
         """Return the RMSE of forecasts (series, times) in per cent of the RMS of what came true."""
@@ -91,12 +97,14 @@ class Forecasting(Measured[Contender]):
         return float(100 * np.sqrt(np.square(forecasts - true).mean() / np.square(true).mean()))
 
     def show(self, results: Mapping[Contender, Readings]) -> Iterable[File]:
-        rows = [[f"{name}, as published", "18,000, about", "–", f"{test:.2f}"] for name, test in PUBLISHED.items()]
-        for point, values in results.items():
-            name = point.method + (f", {values['taps']:.0f} taps" if "taps" in values else "")
-            errors = [f"{values['validation']:.2f}", f"{values['test']:.2f}"]
-            rows.append([name, f"{values['parameters']:,.0f}", *errors])
-        rows.sort(key=lambda row: -float(row[-1]))
+        rows = [[f"{name}, as published", "about 18,000", "–", f"{test:.2f}"] for name, test in PUBLISHED.items()]
+        for method in dict.fromkeys(point.method for point in results):
+            found = [values for point, values in results.items() if point.method == method]
+            taps = f", {found[0]['taps']:.0f} taps" if "taps" in found[0] else ""
+            seeds = f", {len(found)} seeds" if len(found) > 1 else ""
+            errors = [_mean_and_range([values[split] for values in found]) for split in ("validation", "test")]
+            rows.append([f"{method}{taps}{seeds}", f"{found[0]['parameters']:,.0f}", *errors])
+        rows.sort(key=lambda row: -float(row[-1].split()[0]))
         head = ["model", "parameters", "validation error, %", "test error, %"]
         yield "table.md", tables.markdown(head, rows).encode()
 
@@ -114,7 +122,7 @@ class Forecasting(Measured[Contender]):
         rows = np.zeros((0, taps + 2))
         for values in trained:  # a QR decomposition of all rows, a series at a time
             block = np.column_stack([self._past(values, taps), values[self.ahead :]])
-            rows = np.linalg.qr(np.concatenate([rows, block]), mode="r")
+            rows = np.asarray(np.linalg.qr(np.concatenate([rows, block]), mode="r"))
         weights = np.linalg.lstsq(rows[:, :-1], rows[:, -1])[0]
         return np.stack([self._past(values, taps) @ weights for values in others])
 
@@ -124,19 +132,26 @@ class Forecasting(Measured[Contender]):
         windows = np.lib.stride_tricks.sliding_window_view(padded, taps)
         return np.column_stack([np.ones(len(windows)), windows])
 
-    def _forecaster(self, seen: Array, tested: Array, places: Places) -> Readings:
+    def _forecaster(self, seen: Array, tested: Array, seed: int, places: Places) -> Readings:
         """Train a forecaster, keep it, and test it."""
         from delayssm.estimators import DelayForecaster
 
         quarter = len(seen) // 2
-        forecaster = DelayForecaster([self.ahead], max_epochs=self.epochs, patience=None, random_state=0, verbose=True)
+        forecaster = DelayForecaster(
+            [self.ahead], max_epochs=self.epochs, patience=None, random_state=seed, verbose=True
+        )
         forecaster.fit(list(seen), held_out=range(quarter, 2 * quarter))
         validation, test = (
-            self.error(series, np.stack(forecaster.historical_forecasts(list(series)))[:, : -self.ahead, 0])
+            self.error(series, np.array(forecaster.historical_forecasts(list(series)))[:, : -self.ahead, 0])
             for series in (seen[quarter:], tested)
         )
         best = min(forecaster.history_, key=lambda losses: losses["held out"])
         parameters = sum(p.numel() for p in forecaster.model_.parameters())
         readings = {"parameters": parameters, "validation": validation, "test": test, "best epoch": best["epoch"]}
-        forecaster.save(places.work / "mackey-glass", card=CARD.format(**readings))
+        forecaster.save(places.work / "mackey-glass" / f"seed-{seed}", card=CARD.format(seed=seed, **readings))
         return readings
+
+
+def _mean_and_range(errors: list[float]) -> str:
+    mean = f"{np.mean(errors):.2f}"
+    return mean if len(errors) == 1 else f"{mean} ({min(errors):.2f} to {max(errors):.2f})"

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 _SUBSTEPS = 10
 
 
-def mackey_glass(
-    count: int, length: int, *, tau: int = 17, washout: int = 100, seed: int = 0
-) -> NDArray[np.float64]:
+def mackey_glass(count: int, length: int, *, tau: int = 17, washout: int = 100, seed: int = 0) -> NDArray[np.float64]:
     """Return series (count, length) as in the public notebook of the LMU paper: with its numbers, for its seed 0.
 
         x'(t) = 0.2 x(t - tau) / (1 + x(t - tau)^10) - 0.1 x(t)
 
     is integrated by Euler's method in tenths of a step. Each series begins with a random past around 1.2 and with the
-    last value of the series before it. The first `washout` steps are left out; tanh(x - 1) is returned, and its mean over
-    all series is removed.
+    last value of the series before it. The first `washout` steps are left out, and tanh(x - 1) is returned, less its
+    mean over all series.
     """
-    random = np.random.RandomState(seed)  # noqa: NPY002  (the generator of the notebook)
+    random = np.random.RandomState(seed)  # the generator of the notebook
     x = 1.2
     series = np.empty((count, washout + length))
     for row in series:
