@@ -81,10 +81,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
             card: Text of the model card in Markdown; None: a short one, unless there is a card already.
         """
         check_is_fitted(self)
-        parameters = {
-            name: None if isinstance(value, np.random.RandomState) else value
-            for name, value in self.get_params().items()
-        }
+        parameters = {name: _plain(value) for name, value in self.get_params().items()}
         about = {"estimator": type(self).__name__, "parameters": parameters, "fitted": self._facts()}
         self.model_.save_pretrained(directory, card=card, about=about)
 
@@ -100,9 +97,12 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         about = read_about(source, revision=revision)
         if about.get("estimator") != cls.__name__:
             raise ValueError(f"{source} holds {about.get('estimator', 'a model')}, not a {cls.__name__}")
-        estimator = cls(**{**about["parameters"], "device": device})
+        try:
+            estimator = cls(**{**about["parameters"], "device": device})
+            estimator._set_facts(about["fitted"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{source} was saved by another version of delayssm: {error!r}") from error
         estimator.model_ = Pretrained.from_pretrained(source, device=device, revision=revision)
-        estimator._set_facts(about["fitted"])
         return estimator
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -110,17 +110,12 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _facts(self) -> dict[str, Any]:
         """Return what `fit` has found beside the weights, as JSON-able values."""
-        return {
-            "n_features_in_": self.n_features_in_,
-            "scaling": self._scaling.to_lists(),
-            "history_": self.history_,
-        }
+        return {"n_features_in_": self.n_features_in_, "scaling": self._scaling.to_lists()}
 
     def _set_facts(self, facts: Mapping[str, Any]) -> None:
         """Restore what `_facts` returned."""
         self.n_features_in_ = facts["n_features_in_"]
         self._scaling = Scaling.of_lists(facts["scaling"])
-        self.history_ = facts["history_"]
         self._followed: Followed | None = None
 
     def _training(self) -> Training:
@@ -130,6 +125,10 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         return Training(
             self.learning_rate, self.weight_decay, self.batch_size, self.max_epochs, self.patience, self.verbose
         )
+
+    def _forget(self) -> None:
+        """Drop the model of an earlier fit, so that one which fails leaves none that does not belong to the rest."""
+        self.__dict__.pop("model_", None)
 
     def _stack(self, longest: int) -> Stack:
         """Return the blocks for series of at most this length, on the CPU."""
@@ -165,3 +164,12 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         if self._followed is None:
             raise ValueError("no series is followed yet; call begin(X) with its values so far, or pass X")
         return self._followed
+
+
+def _plain(value: Any) -> Any:
+    """Return a hyper-parameter as a JSON-able value. A source of random numbers has none."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -57,9 +57,10 @@ class DelayClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
         sequences = read_sequences(X)
         check_consistent_length(sequences, y)
         check_classification_targets(y)
+        self._forget()
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"a classifier needs at least 2 classes, but y has 1 class: {self.classes_[0]!r}")
+            raise ValueError(f"a classifier needs at least 2 classes, but y has 1 class: {self.classes_.tolist()[0]!r}")
         self.n_features_in_ = sequences[0].shape[1]
         self._scaling = Scaling.of(sequences)
         samples = list(zip(self._scaled(sequences), labels.tolist(), strict=True))

@@ -77,6 +77,7 @@ class DelayForecaster(SequenceEstimator):
                 f"a series of {shortest} sample{'s' * (shortest > 1)} is too short: a forecast {steps[-1]} steps ahead "
                 f"is learned from at least {steps[-1] + 1}"
             )
+        self._forget()
         self.n_features_in_ = series[0].shape[1]
         self._outlook = Outlook(steps, levels, self.n_features_in_)
         seen = range(len(series)) if held_out is None else split_series(range(len(series)), held_out)[0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -85,7 +86,7 @@ class Outlook:
 
 def read_steps(horizon: Any) -> tuple[int, ...]:
     """Return the steps of a horizon, which is their number or a list of them."""
-    if isinstance(horizon, Sequence):
+    if np.ndim(horizon):
         steps = tuple(check_whole("a step of horizon", step, 1) for step in horizon)
         if not steps or sorted(set(steps)) != list(steps):
             raise ValueError(f"the steps of horizon must increase, not {list(horizon)}")
