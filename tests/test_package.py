@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 ORDER = {
     "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator", "estimators"],
     "delayssm_lab": [
-        "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report", "study",
-        "measure", "studies", "cli", "__main__",
+        "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report",
+        "study", "measure", "studies", "cli", "__main__",
     ],
 }  # fmt: skip
 

@@ -67,8 +67,9 @@ def read_sequences(X: Any) -> list[Array]:
 
 
 def _is_list(X: Any) -> bool:
-    """Return whether X is a list of sequences, rather than one array or a list of numbers."""
-    return isinstance(X, list | tuple) and any(np.ndim(item) for item in X)
+    """Return whether X is a list of sequences, or an array of such objects, rather than numbers."""
+    objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+    return (objects or isinstance(X, list | tuple)) and any(np.ndim(item) for item in X)
 
 
 def _read_list(X: Sequence[Any], name: str) -> tuple[list[Array], Layout]:

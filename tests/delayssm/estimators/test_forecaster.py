@@ -134,6 +134,18 @@ def test_intervals_cover_what_they_say() -> None:
     assert 0.74 < ((low < true) & (true < high)).mean() < 0.86
 
 
+def test_series_are_read_however_they_are_kept() -> None:
+    ragged = [_waves(length, 1)[:, 0] for length in (30, 20)]
+    objects = np.empty(2, object)
+    objects[:] = ragged
+    forecaster = DelayForecaster(2, **TINY).fit(ragged)
+    expected = forecaster.predict(ragged)
+    for kept in (objects, tuple(ragged), [values.tolist() for values in ragged], list(map(torch.tensor, ragged))):
+        assert np.array_equal(forecaster.predict(kept), expected)
+    assert np.array_equal(forecaster.predict(ragged[0].tolist()), forecaster.predict(ragged[0]))
+    assert np.array_equal(forecaster.predict(ragged[0].astype(int)), forecaster.predict(ragged[0].astype(int).tolist()))
+
+
 def test_only_some_steps() -> None:
     series = _waves(60, 1)[:, 0]
     assert DelayForecaster([1, 5, 9], **TINY).fit(series).predict(series).shape == (3,)
