@@ -23,7 +23,7 @@ from delayssm.layers.block import Block
 from delayssm.layers.checks import check_whole
 from delayssm.layers.layer import DS4D
 from delayssm.layers.stack import Stack
-from delayssm.storage.pretrained import Pretrained, read_about
+from delayssm.storage.pretrained import CARD, Pretrained, read_about
 
 #: Delays lie as close together as the main branches reach, 1 / p steps at the branch fraction p = 0.1.
 _REACH = 10
@@ -83,6 +83,8 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         parameters = {name: _plain(value) for name, value in self.get_params().items()}
         about = {"estimator": type(self).__name__, "parameters": parameters, "fitted": self._facts()}
+        if card is None and not (Path(directory) / CARD).exists():
+            card = self._card()
         self.model_.save_pretrained(directory, card=card, about=about)
 
     @classmethod
@@ -107,6 +109,27 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    def _card(self) -> str:
+        kind, parameters = type(self).__name__, sum(p.numel() for p in self.model_.parameters())
+        return f"""---
+library_name: delayssm
+tags:
+- time-series
+- state-space-model
+- delayssm
+---
+
+# {kind}
+
+A `{kind}` with {parameters:,} parameters, made with `delayssm`.
+
+```python
+from delayssm.estimators import {kind}
+
+estimator = {kind}.load("path/to/this/directory")
+```
+"""
 
     def _facts(self) -> dict[str, Any]:
         """Return what `fit` has found beside the weights, as JSON-able values."""
@@ -139,13 +162,16 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     @contextmanager
-    def _seeded(self) -> Iterator[np.random.RandomState]:
+    def _seeded(self) -> Iterator[None]:
         """Make torch's random numbers follow from `random_state`, and restore its generators afterwards."""
-        random = check_random_state(self.random_state)
-        devices = [torch.device(self.device)] if torch.device(self.device).type == "cuda" else []
-        with torch.random.fork_rng(devices):
-            torch.manual_seed(int(random.randint(2**31)))
-            yield random
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        cuda = [torch.device(self.device)] if torch.device(self.device).type == "cuda" else []
+        with torch.random.fork_rng(cuda):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed what is not restored
+            for device in cuda:
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
+            yield
 
     def _tensors(self, arrays: Sequence[Array]) -> list[Tensor]:
         return [torch.tensor(values, dtype=torch.float32, device=self.device) for values in arrays]

@@ -153,12 +153,15 @@ def test_saved_estimators_are_the_same_in_a_fresh_process(tmp_path: Path) -> Non
     forecaster = DelayForecaster([2, 5], quantiles=(0.1, 0.5, 0.9), **TINY)
     forecaster.fit(series, past_covariates=series[:, :, :1], future_covariates=series)
     forecaster.save(tmp_path / "forecaster", card="# Mine")
+    forecaster.save(tmp_path / "forecaster")
+    assert (tmp_path / "forecaster" / "README.md").read_text() == "# Mine"
     assert sorted(path.name for path in (tmp_path / "forecaster").iterdir()) == [
         "README.md", "config.json", "model.safetensors",
     ]  # fmt: skip
     labels = np.array(["left", "right"] * 5)
     classifier = DelayClassifier(**TINY).fit(np.tile(series[0, :10, 0], (10, 1)), labels)
     classifier.save(tmp_path / "classifier")
+    assert "DelayClassifier.load(" in (tmp_path / "classifier" / "README.md").read_text()
     code = """
 import sys
 sys.modules["delayssm_lab"] = None
