@@ -70,6 +70,7 @@ def test_every_page_that_teaches_has_examples() -> None:
         "models.md",
         "training.md",
         "streaming.md",
+        "forecasting.md",
         "laboratory.md",
         "gpu.md",
         "transformers.md",

@@ -15,17 +15,17 @@ ROOT = Path(__file__).parents[1]
 
 #: The parts of each package. Each may use itself and those before it.
 ORDER = {
-    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator", "hf"],
+    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator", "hf", "estimators"],
     "delayssm_lab": [
-        "environment", "display", "data", "models", "tasks", "training", "listener", "recipes", "report", "study",
-        "measure", "studies", "cli", "__main__",
+        "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report",
+        "study", "measure", "studies", "cli", "__main__",
     ],
 }  # fmt: skip
 
-#: What only the laboratory needs.
+#: What only the laboratory and the extras need.
 LABORATORY = [
     "accelerate", "cattrs", "filelock", "jinja2", "matplotlib", "PIL", "pooch", "psutil", "ray", "rich",
-    "transformers", "tyro",
+    "sklearn", "transformers", "tyro",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_version_is_the_distribution_version() -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = "numba", "triton", "transformers", "matplotlib", "scipy", "accelerate", "ray", "rich"
+    heavy = "numba", "triton", "transformers", "matplotlib", "scipy", "sklearn", "accelerate", "ray", "rich"
     done = _run(f"import delayssm, sys; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 

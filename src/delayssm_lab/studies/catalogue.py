@@ -15,6 +15,7 @@ from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.transform_speed import TransformSpeed
+from delayssm_lab.studies.forecasting import Forecasting
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
 from delayssm_lab.studies.listening import Listening
@@ -70,6 +71,7 @@ def experiments() -> tuple[Study, ...]:
         Phase(),
         Stability(),
         PathfinderImages(),
+        Forecasting(),
         Synthetic(),
         PaperScale(),
         Mechanism(),

@@ -1,0 +1,157 @@
+"""Forecasts of the Mackey-Glass equation: the protocol of the LMU paper, through `fit` and `predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delayssm_lab.data.generate.mackey_glass import mackey_glass
+from delayssm_lab.report import tables
+from delayssm_lab.study import File, Measured, Places, Readings
+
+Array = NDArray[np.float64]
+Method = Literal["DelayForecaster", "autoregression", "last value"]
+
+#: Test errors in per cent, from the LMU paper's public notebook (keras-lmu, branch fix-mackey-glass).
+PUBLISHED = {"LSTM": 5.872, "LMU": 4.873, "LMU and LSTM layers": 4.473}
+CARD = """---
+library_name: delayssm
+tags:
+- time-series-forecasting
+- state-space-model
+- delayssm
+---
+
+# Mackey-Glass forecaster
+
+A `DelayForecaster` with {parameters:,.0f} parameters that predicts the Mackey-Glass equation (tau = 17) 15 steps ahead,
+in the protocol of the LMU paper: 32 series to train on, 32 to choose the best epoch, and 64 to test. Its test error
+(RMSE over the RMS of the target) is {test:.2f} %.
+
+Made by `delayssm reproduce forecasting`, which leaves it in `runs/mackey-glass/seed-{seed}`.
+
+```python
+from delayssm.estimators import DelayForecaster
+
+forecaster = DelayForecaster.load("path/to/this/directory")
+```
+
+Series are tanh(x - 1), less the mean of that, at unit time steps.
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to forecast, with the sizes of the task."""
+
+    method: Method
+    series: int
+    length: int
+    epochs: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Forecasting(Measured[Contender]):
+    """Errors 15 steps ahead at every time of test series: RMSE in per cent of the RMS of the target.
+
+    A quarter of the series is trained on, a quarter chooses (the best epoch, the number of taps), and half of them
+    test.
+    """
+
+    name = "forecasting"
+    title = "Mackey-Glass, 15 steps ahead: DelayForecaster, autoregression, repeating the last value"
+
+    series: int = 128
+    length: int = 5000
+    ahead: int = 15
+    epochs: int = 500
+    seeds: int = 3
+    taps: tuple[int, ...] = (16, 64, 256, 512, 1024)
+
+    def points(self) -> list[Contender]:
+        simple: tuple[Method, ...] = ("last value", "autoregression")
+        trained = [
+            Contender("DelayForecaster", self.series, self.length, self.epochs, seed) for seed in range(self.seeds)
+        ]
+        return [*(Contender(method, self.series, self.length) for method in simple), *trained]
+
+    def measure(self, point: Contender, places: Places) -> Readings:
+        data = mackey_glass(self.series, self.length + self.ahead)
+        quarter = self.series // 4
+        trained, chosen, tested = np.split(data, [quarter, 2 * quarter])
+        if point.method == "last value":
+            return {"parameters": 0, "validation": self.error(chosen, chosen[:, : -self.ahead]),
+                    "test": self.error(tested, tested[:, : -self.ahead])}  # fmt: skip
+        if point.method == "autoregression":
+            return self._autoregression(trained, chosen, tested)
+        return self._forecaster(np.concatenate([trained, chosen]), tested, point.seed, places)
+
+    def error(self, series: Array, forecasts: Array) -> float:
+        """Return the RMSE of forecasts (series, times) in per cent of the RMS of what came true."""
+        true = series[:, self.ahead :]
+        return float(100 * np.sqrt(np.square(forecasts - true).mean() / np.square(true).mean()))
+
+    def show(self, results: Mapping[Contender, Readings]) -> Iterable[File]:
+        rows = [[f"{name}, as published", "about 18,000", "–", f"{test:.2f}"] for name, test in PUBLISHED.items()]
+        for method in dict.fromkeys(point.method for point in results):
+            found = [values for point, values in results.items() if point.method == method]
+            taps = f", {found[0]['taps']:.0f} taps" if "taps" in found[0] else ""
+            seeds = f", {len(found)} seeds" if len(found) > 1 else ""
+            errors = [_mean_and_range([values[split] for values in found]) for split in ("validation", "test")]
+            rows.append([f"{method}{taps}{seeds}", f"{found[0]['parameters']:,.0f}", *errors])
+        rows.sort(key=lambda row: -float(row[-1].split()[0]))
+        head = ["model", "parameters", "validation error, %", "test error, %"]
+        yield "table.md", tables.markdown(head, rows).encode()
+
+    def _autoregression(self, trained: Array, chosen: Array, tested: Array) -> Readings:
+        """Fit linear models of the last values by least squares, and test the one with the best number of taps."""
+        errors = {}
+        for taps in self.taps:
+            errors[taps] = self.error(chosen, self._linear(trained, chosen, taps))
+        taps = min(errors, key=lambda taps: errors[taps])
+        test = self.error(tested, self._linear(trained, tested, taps))
+        return {"parameters": taps + 1, "taps": taps, "validation": errors[taps], "test": test}
+
+    def _linear(self, trained: Array, others: Array, taps: int) -> Array:
+        """Return forecasts of series by the linear model that fits the training series best."""
+        rows = np.zeros((0, taps + 2))
+        for values in trained:  # a QR decomposition of all rows, a series at a time
+            block = np.column_stack([self._past(values, taps), values[self.ahead :]])
+            rows = np.asarray(np.linalg.qr(np.concatenate([rows, block]), mode="r"))
+        weights = np.linalg.lstsq(rows[:, :-1], rows[:, -1])[0]
+        return np.stack([self._past(values, taps) @ weights for values in others])
+
+    def _past(self, values: Array, taps: int) -> Array:
+        """Return a one and the last `taps` values at each time, zeros before the first: (times, taps + 1)."""
+        padded = np.concatenate([np.zeros(taps - 1), values[: -self.ahead]])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, taps)
+        return np.column_stack([np.ones(len(windows)), windows])
+
+    def _forecaster(self, seen: Array, tested: Array, seed: int, places: Places) -> Readings:
+        """Train a forecaster, keep it, and test it."""
+        from delayssm.estimators import DelayForecaster
+
+        quarter = len(seen) // 2
+        forecaster = DelayForecaster(
+            [self.ahead], max_epochs=self.epochs, patience=None, random_state=seed, verbose=True
+        )
+        forecaster.fit(list(seen), held_out=range(quarter, 2 * quarter))
+        validation, test = (
+            self.error(series, np.array(forecaster.historical_forecasts(list(series)))[:, : -self.ahead, 0])
+            for series in (seen[quarter:], tested)
+        )
+        best = min(forecaster.history_, key=lambda losses: losses["held out"])
+        parameters = sum(p.numel() for p in forecaster.model_.parameters())
+        readings = {"parameters": parameters, "validation": validation, "test": test, "best epoch": best["epoch"]}
+        forecaster.save(places.work / "mackey-glass" / f"seed-{seed}", card=CARD.format(seed=seed, **readings))
+        return readings
+
+
+def _mean_and_range(errors: list[float]) -> str:
+    mean = f"{np.mean(errors):.2f}"
+    return mean if len(errors) == 1 else f"{mean} ({min(errors):.2f} to {max(errors):.2f})"
