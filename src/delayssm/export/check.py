@@ -23,19 +23,20 @@ class Disagreement(ValueError):
 
 @torch.no_grad()
 def stream(content: bytes, model: Streaming[Any]) -> None:
-    """Raise unless a graph agrees with `model.stream` until the longest ring is full, over chunks of several lengths."""
+    """Raise unless a graph agrees with `model.stream` over chunks of several lengths, until rings have gone round."""
     from delayssm.export.streaming_session import StreamingSession
 
     state, session = model.init_state(2), StreamingSession(content, batch_size=2)
     rings = [memory.k.max() for memory in state.memories() if isinstance(memory, Rings)]
     length = min(TOKENS, 2 * sum(CHUNKS) + int(max(rings)))
-    x, y, start = example(model, 2, length), [], 0
+    y: list[np.ndarray] = []
+    x, start = example(model, 2, length), 0
     while start < length:
         chunk = x[:, start : start + CHUNKS[len(y) % len(CHUNKS)]]
         y.append(session(chunk.numpy()))
         start += chunk.shape[1]
     expected, _ = model.stream(x, state)
-    _compare(np.concatenate(y, axis=1), expected.numpy(), "stream")
+    _compare(np.concatenate(y, axis=1), expected.numpy(), "a stream")
 
 
 @torch.no_grad()
@@ -54,6 +55,6 @@ def _compare(y: np.ndarray, expected: np.ndarray, what: str) -> None:
     error = float(np.abs(y - expected).max() / np.abs(expected).max())
     if not error <= TOLERANCE:
         raise Disagreement(
-            f"the exported graph disagrees with the model: {what} differ by {error:.1e} of the largest output, more than "
-            f"{TOLERANCE:.0e}. Nothing was written; please report this with the versions of torch and onnxruntime"
+            f"the exported graph disagrees with the model: outputs of {what} differ by {error:.1e} of the largest one, "
+            f"more than {TOLERANCE:.0e}. Nothing was written; please report this, with the output of `delayssm info`"
         )

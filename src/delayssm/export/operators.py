@@ -7,6 +7,8 @@ Complex numbers are pairs of real ones, and sums over time are float64, as every
 # mypy: ignore-errors
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import onnx
 import torch
@@ -39,8 +41,9 @@ def convolve(x, kernel):
 
 def _power_of_two(number):
     """Return the smallest power of two that is at least some number, (1,) int64."""
-    exponent = op.Ceil(op.Log(op.Cast(number, to=DOUBLE.dtype)) * _doubles(1 / math.log(2)))
-    return op.Cast(op.Pow(_doubles(2.0), exponent), to=INT64.dtype)
+    logarithm = op.Log(op.Cast(number, to=DOUBLE.dtype)) * _doubles(1 / math.log(2))
+    exponent = op.Ceil(logarithm - _doubles(1e-9))  # that of a power of two may come out too large by rounding
+    return op.Cast(op.Round(op.Pow(_doubles(2.0), exponent)), to=INT64.dtype)
 
 
 def _zeros(count, kernel):
@@ -86,13 +89,14 @@ def scan(lam, mu, b, c, k, alpha, x, lengths, position, h, feedback):
     own = [op.Gather(factor, soon, axis=0) for factor in (r, s, a)]
     last, states = _delayed_loop(count, p, q, u, h, k, soon, place, *own)
 
-    before = op.Concat(op.Unsqueeze(h, [0]), op.Slice(states, [0], [-1], [0]), axis=0)
-    mixed = states + a * (before - states)
+    # What goes into a ring is float32, and so are these: nothing is summed up here.
+    states_32, h, r, s, a = (op.CastLike(value, feedback) for value in (states, h, r, s, a))
+    before = op.Concat(op.Unsqueeze(h, [0]), op.Slice(states_32, [0], [-1], [0]), axis=0)
+    mixed = states_32 + a * (before - states_32)
     fed = op.Transpose(r * mixed + s * op.Gather(mixed, [1, 0], axis=3), perm=[1, 0, 2, 3, 4])
     # Of tokens that share a slot, all write what the last of them feeds back.
     newest = (t + k * op.Div(length - _ints(1) - t, k)) * _ints(width) + _ints(*range(width))
-    slots = op.Reshape(fed, _ints(0, -1, 2, modes))
-    written = op.CastLike(op.Gather(slots, newest, axis=1), feedback)
+    written = op.Gather(op.Reshape(fed, _ints(0, -1, 2, modes)), newest, axis=1)
     return _read(c, states, x), last, op.ScatterND(feedback, index, written)
 
 
@@ -135,12 +139,14 @@ def _delayed_loop(count, p, q, u, h, k, soon, place, r, s, a) -> tuple[DOUBLE[..
     What these feed back is carried along, the channels of one token after those of another; slot 0 is silence.
     """
     many = op.Shape(soon)
-    silence = op.Slice(h, [0], [1], [1]) * 0.0
+    slot_shape = op.Concat(op.Shape(h, start=0, end=1), [1], op.Shape(h, start=2), axis=0)
+    silence = op.Expand(op.CastLike(0, h), slot_shape)
 
     @graph()
     def token(i: INT64, going: BOOL, now: DOUBLE[...], heard: DOUBLE[...]):
         slot = op.Where(k <= i, (i - k) * many + place, 0)
-        after = p * now + q * op.Gather(now, [1, 0], axis=2) + (op.Gather(u, i, axis=1) + op.Gather(heard, slot, axis=1))
+        driven = op.Gather(u, i, axis=1) + op.Gather(heard, slot, axis=1)
+        after = p * now + q * op.Gather(now, [1, 0], axis=2) + driven
         own = op.Gather(after, soon, axis=1)
         mixed = own + a * (op.Gather(now, soon, axis=1) - own)
         fed = r * mixed + s * op.Gather(mixed, [1, 0], axis=2)
@@ -153,6 +159,6 @@ def _delayed_loop(count, p, q, u, h, k, soon, place, r, s, a) -> tuple[DOUBLE[..
     return last, states
 
 
-def table():
+def table() -> dict[Any, Callable[..., Any]]:
     """Return the functions by the operators that they stand for."""
     return {torch.ops.delayssm.convolve.default: convolve, torch.ops.delayssm.scan.default: scan}

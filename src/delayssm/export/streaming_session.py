@@ -1,8 +1,8 @@
 """Run a model that `delayssm` has exported for streaming. This file needs numpy and onnxruntime, and nothing else.
 
-    session = StreamingSession("model.onnx")
-    y = session(chunk)  # (batch, times, ...), for chunks of any length; the streams go on from call to call
-    session.reset()  # begin again
+session = StreamingSession("model.onnx")
+y = session(chunk)  # (batch, times, ...), for chunks of any length; the streams go on from call to call
+session.reset()  # begin again
 """
 
 import json
@@ -20,8 +20,8 @@ class StreamingSession:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         source = model if isinstance(model, bytes) else str(model)
-        self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        self.about: dict[str, Any] = json.loads(self._session.get_modelmeta().custom_metadata_map.get("delayssm", "{}"))
+        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        self.about: dict[str, Any] = json.loads(self.session.get_modelmeta().custom_metadata_map.get("delayssm", "{}"))
         if self.about.get("format") != "delayssm onnx stream 1":
             raise ValueError(f"this is no model for streaming, but of format {self.about.get('format')!r}")
         self.batch_size = batch_size
@@ -42,15 +42,15 @@ class StreamingSession:
         return np.concatenate([self._run(chunk[:, i : i + piece]) for i in range(0, chunk.shape[1], piece)], axis=1)
 
     def _run(self, chunk: np.ndarray) -> np.ndarray:
-        binding = self._session.io_binding()
+        binding = self.session.io_binding()
         binding.bind_cpu_input(self.about["input"]["name"], np.ascontiguousarray(chunk))
         binding.bind_output(self.about["output"]["name"])
         for state in self.about["states"]:
             binding.bind_ortvalue_input(state["input"], self._now[state["input"]])
             binding.bind_ortvalue_output(state["output"], self._after[state["input"]])
-        self._session.run_with_iobinding(binding)
+        self.session.run_with_iobinding(binding)
         self._now, self._after = self._after, self._now
-        return binding.get_outputs()[0].numpy()
+        return np.asarray(binding.get_outputs()[0].numpy())
 
     def _zeros(self, state: dict[str, Any]) -> onnxruntime.OrtValue:
         zeros = np.zeros([self.batch_size, *state["shape"][1:]], state["dtype"])

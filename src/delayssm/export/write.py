@@ -44,10 +44,9 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     path, model = Path(path), _checked(model, path)
     if any(getattr(module, "bidirectional", False) for module in model.modules()):
         raise ValueError("a bidirectional model needs the whole sequence and cannot stream; use export_sequences")
-    whole = Stream(model)
-    x, state = example(model, 2, 3), whole.init_state(2)
-    with torch.no_grad():
-        y, _ = whole(x, state)
+    stream = Stream(model)
+    x, state = example(model, 2, 3), stream.init_state(2)
+    y, _ = stream(x, state)
     states = [
         {
             "input": name,
@@ -110,7 +109,7 @@ def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
     if Path(path).suffix != ".onnx":
         raise ValueError(f"the name of the file must end in .onnx, not {Path(path).name!r}")
     if not isinstance(model, Streaming):
-        raise TypeError(f"a {type(model).__name__} cannot be exported; export the sequence model inside it")
+        raise ValueError(f"a {type(model).__name__} cannot be exported, but the sequence model inside it can")
     if model.training:
         raise ValueError("only a model in evaluation mode can be exported; call .eval() first")
     dtypes = {p.dtype for p in model.parameters()}
@@ -142,9 +141,21 @@ def _translated(graph: nn.Module, inputs: dict[str, Any], dynamic: dict[str, Any
             verbose=False,
         )
     assert program is not None
-    program.model.metadata_props["delayssm"] = json.dumps(about)
-    content: bytes = program.model_proto.SerializeToString()
+    proto = program.model_proto
+    _strip(proto.graph)
+    proto.metadata_props.add(key="delayssm", value=json.dumps(about))
+    content: bytes = proto.SerializeToString()
     return content
+
+
+def _strip(graph: Any) -> None:
+    """Remove what the exporter notes for debugging, such as lines of code with paths, from a graph and those in it."""
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        del part.metadata_props[:]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _strip(attribute.g)
 
 
 @contextmanager

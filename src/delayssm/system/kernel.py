@@ -11,7 +11,7 @@ amplifies rounding errors by up to 1/eps.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,10 @@ from delayssm.system import pairs, plain
 from delayssm.system.parameters import PairedCoefficients
 
 ContourName = Literal["exact", "float32", "paper"]
+if TYPE_CHECKING:
+    Length = int
+else:
+    Length = int | torch.SymInt  # in a graph for any length, a symbol stands for the number
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,11 @@ CONTOURS: dict[ContourName, Contour] = {
 
 def kernel(
     system: PairedCoefficients,
-    length: int,
+    length: Length,
     contour: ContourName = "exact",
     skip: Float[Tensor, " H"] | None = None,
     dtype: torch.dtype = torch.float64,
-) -> Float[Tensor, "D {length} H"]:
+) -> Float[Tensor, "D L H"]:
     """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length.
 
     The skip term D of the output equation, if given, is added to K_0 of the first direction.
@@ -115,8 +119,8 @@ def _kernel(
 
 @_kernel.register_fake
 def _(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, contour: str,
-    result: torch.dtype,
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: Length,
+    contour: str, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     return w.new_empty(w.shape[0], length, w.shape[1], dtype=result)
 
