@@ -69,6 +69,7 @@ def test_every_page_that_teaches_has_examples() -> None:
         "model.md",
         "training.md",
         "streaming.md",
+        "export.md",
         "laboratory.md",
         "gpu.md",
     }
