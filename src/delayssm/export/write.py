@@ -115,6 +115,8 @@ def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
     dtypes = {p.dtype for p in model.parameters()}
     if dtypes != {torch.float32}:
         raise ValueError(f"only a model in float32 can be exported, not in {', '.join(map(str, dtypes))}; use .float()")
+    if devices := {str(p.device) for p in model.parameters() if p.device.type != "cpu"}:
+        raise ValueError(f"only a model on the CPU can be exported, not on {', '.join(devices)}; use .cpu()")
     return model
 
 
@@ -178,5 +180,6 @@ def _quiet() -> Iterator[None]:
 
 def _write(path: Path, content: bytes, about: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".json").unlink(missing_ok=True)  # it must never stand beside a model that it does not describe
     files.write(path, content)
     files.write(path.with_suffix(".json"), json.dumps(about, indent=2).encode())
