@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import warnings
@@ -43,7 +42,10 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     """
     path, model = Path(path), _checked(model, path)
     if any(getattr(module, "bidirectional", False) for module in model.modules()):
-        raise ValueError("a bidirectional model needs the whole sequence and cannot stream; use export_sequences")
+        raise ValueError(
+            "a bidirectional model needs the whole sequence and cannot stream; use export_sequences, or --max-length on "
+            "the command line"
+        )
     stream = Stream(model)
     x, state = example(model, 2, 3), stream.init_state(2)
     y, _ = stream(x, state)
@@ -71,7 +73,7 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     _write(path, content, about)
     from delayssm.export import streaming_session
 
-    files.write(path.with_name("streaming_session.py"), inspect.getsource(streaming_session).encode())
+    files.write(path.with_name("streaming_session.py"), Path(streaming_session.__file__).read_bytes())
 
 
 def export_sequences(model: nn.Module, path: Path | str, max_length: int) -> None:
