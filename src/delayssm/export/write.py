@@ -43,8 +43,8 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     path, model = Path(path), _checked(model, path)
     if any(getattr(module, "bidirectional", False) for module in model.modules()):
         raise ValueError(
-            "a bidirectional model needs the whole sequence and cannot stream; use export_sequences, or --max-length on "
-            "the command line"
+            "a bidirectional model needs the whole sequence and cannot stream; use export_sequences, or --max-length "
+            "on the command line"
         )
     stream = Stream(model)
     x, state = example(model, 2, 3), stream.init_state(2)
