@@ -16,7 +16,7 @@ import torch
 from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Stack, Streaming, TokenModel, Tokens, export
 from delayssm.export import Disagreement, export_sequences, export_stream, write
 from delayssm.export.examples import example
-from delayssm.export.graphs import stream_of_constants
+from delayssm.export.graphs import sequences_of_constants, stream_of_constants
 from delayssm.export.streaming_session import StreamingSession
 from tests.delayssm.export.models import BOTH_WAYS, MODELS, H, error, make, stack
 
@@ -150,11 +150,13 @@ def test_a_file_that_disagrees_is_not_written(tmp_path: Path, monkeypatch: pytes
     torch.manual_seed(0)
     model, other = (Stack([Block(S4D(H, 8))]).eval() for _ in range(2))
     monkeypatch.setattr(write, "stream_of_constants", lambda model: stream_of_constants(other))
-    monkeypatch.setattr(write, "sequences_of_constants", lambda model, max_length: other)
+    monkeypatch.setattr(write, "sequences_of_constants", lambda model, n: sequences_of_constants(other, n))
     path = tmp_path / "model.onnx"
     path.write_bytes(b"before")
     with pytest.raises(Disagreement, match=r"outputs of a stream differ by .* Nothing was written"):
         export_stream(model, path)
+    with pytest.raises(Disagreement, match=r"outputs of sequences of 1 differ by .* Nothing was written"):
+        export_sequences(model, path, 50)
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
     assert path.read_bytes() == b"before"
 
