@@ -71,6 +71,7 @@ def test_every_page_that_teaches_has_examples() -> None:
         "training.md",
         "streaming.md",
         "forecasting.md",
+        "export.md",
         "laboratory.md",
         "gpu.md",
         "transformers.md",

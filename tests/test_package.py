@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 #: The parts of each package. Each may use itself and those before it.
 ORDER = {
-    "delayssm": ["config", "backends", "storage", "system", "layers", "models", "allocator", "hf", "estimators"],
+    "delayssm": [
+        "config", "backends", "storage", "system", "layers", "models", "allocator", "hf", "estimators", "export",
+    ],
     "delayssm_lab": [
         "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report",
         "study", "measure", "studies", "cli", "__main__",
@@ -57,9 +59,13 @@ def test_version_is_the_distribution_version() -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = "numba", "triton", "transformers", "matplotlib", "scipy", "sklearn", "accelerate", "ray", "rich"
-    done = _run(f"import delayssm, sys; print([m for m in {heavy} if m in sys.modules])")
-    assert done.stdout.strip() == "[]", done.stderr
+    heavy = (
+        "numba", "triton", "transformers", "matplotlib", "scipy", "sklearn", "accelerate", "ray", "rich", "onnx",
+        "onnxruntime",
+    )  # fmt: skip
+    for imported in ("delayssm", "delayssm.export"):
+        done = _run(f"import {imported}, sys; print([m for m in {heavy} if m in sys.modules])")
+        assert done.stdout.strip() == "[]", done.stderr
 
 
 def _imports(path: Path) -> list[str]:

@@ -16,8 +16,10 @@ from delayssm.models.pooled import PooledModel
 from delayssm.storage import files
 from delayssm.storage.model_files import CONFIG
 from delayssm.storage.pretrained import Pretrained, read_about
+from delayssm_lab import pretrained
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.tasks.signals import SpeechCommands
+from delayssm_lab.training.checkpoint import model_directory
 from delayssm_lab.training.run import Run, from_json
 
 
@@ -43,7 +45,7 @@ class Listener:
     @staticmethod
     def load(directory: Path) -> Listener:
         """Return the listener in a directory: a saved model that a run has trained, or the run."""
-        saved = directory / "best" if (directory / "best").is_dir() else directory
+        saved = model_directory(directory)
         model = Pretrained.from_pretrained(saved)
         run, _ = from_json({"run": read_about(saved).get("run"), "environment": {}}, saved / CONFIG)
         return Listener(model, run)
@@ -51,7 +53,7 @@ class Listener:
     @staticmethod
     def pretrained() -> Listener:
         """Return the listener that comes with this package, which knows ten words."""
-        return Listener.load(Path(__file__).parent / "pretrained" / "listener")
+        return Listener.load(pretrained.directory("listener"))
 
     @torch.no_grad()
     def hear(self, chunk: NDArray[np.int16]) -> Tensor:

@@ -26,12 +26,12 @@ def test_cached_constants_follow_every_change() -> None:
             assert relative_rms(torch.stack(outputs, 1), ssm(x.to(ssm.D.dtype))) <= 1e-6
 
     agrees()
-    before = ssm._constants()
-    assert ssm._constants() is before  # it is a cache
+    before = ssm.constants()
+    assert ssm.constants() is before  # it is a cache
     optimiser = torch.optim.SGD(ssm.parameters(), lr=0.1)
     ssm(x).square().sum().backward()
     optimiser.step()
-    assert ssm._constants() is not before
+    assert ssm.constants() is not before
     agrees()
     other = DelaySSM(H, 8, 30)
     ssm.load_state_dict(other.state_dict())

@@ -12,7 +12,7 @@ CASES = {
     "state_files": 150,
     "run_directories": 150,
     "published": 150,
-    "command_line": 50,
+    "command_line": 100,
 }
 
 

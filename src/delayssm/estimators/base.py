@@ -23,7 +23,8 @@ from delayssm.layers.block import Block
 from delayssm.layers.checks import check_whole
 from delayssm.layers.layer import DS4D
 from delayssm.layers.stack import Stack
-from delayssm.storage.pretrained import CARD, Pretrained, read_about
+from delayssm.storage.model_files import CARD
+from delayssm.storage.pretrained import Pretrained, read_about
 
 #: Delays lie as close together as the main branches reach, 1 / p steps at the branch fraction p = 0.1.
 _REACH = 10

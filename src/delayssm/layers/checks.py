@@ -75,7 +75,7 @@ def check_step(x: Tensor, width: int) -> None:
 
 def check_rows(x: Tensor, batch_size: int) -> None:
     """Raise unless x has a row for each stream."""
-    if len(x) != batch_size:
+    if x.shape[0] != batch_size:
         raise ValueError(f"this state holds {batch_size} streams, but x has {len(x)} rows")
 
 
@@ -86,7 +86,7 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
     """
     if lengths is None:
         return None
-    shape = (len(x), x.shape[1])
+    shape = (x.shape[0], x.shape[1])
     if isinstance(lengths, Spans):
         if lengths.fits == shape:
             return lengths
@@ -118,7 +118,7 @@ def check_positions(at: Positions, x: Tensor) -> None:
     """Raise unless `at` has a row of positions for each row of x."""
     if at is None:
         return
-    if at.ndim != 2 or len(at) != len(x) or at.dtype != torch.int64:
+    if at.ndim != 2 or at.shape[0] != x.shape[0] or at.dtype != torch.int64:
         raise ValueError(
             f"positions must be whole numbers (torch.int64), a row for each of the {len(x)} rows of x, "
             f"not {at.dtype} of shape {tuple(at.shape)}"

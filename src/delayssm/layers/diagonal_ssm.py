@@ -30,7 +30,7 @@ from delayssm.layers.derived import Derived
 from delayssm.layers.optim import Rule
 from delayssm.layers.streaming import Streaming
 from delayssm.storage import files
-from delayssm.system import initial, parameters
+from delayssm.system import initial, parameters, plain
 from delayssm.system.convolution import convolve
 from delayssm.system.history import Response, advance
 from delayssm.system.kernel import ContourName, kernel
@@ -202,7 +202,7 @@ class DiagonalSSM(Streaming[State]):
             y, memory = self._advance(front, state, state.memory, counts), state.memory
         else:
             assert isinstance(state.memory, Rings)
-            system = self._system() if torch.is_grad_enabled() else self._constants()
+            system = self._system() if torch.is_grad_enabled() else self.constants()
             self._check_state(state, x, system)
             y, memory = scan(system, front, state.memory, state.position, counts)
             y = y + self.D * front
@@ -222,7 +222,7 @@ class DiagonalSSM(Streaming[State]):
 
     def constants_for(self, state: State) -> PairedCoefficients:
         """Return the discrete system without gradients, after making sure that the state fits it."""
-        system = self._constants()
+        system = self.constants()
         self._check_state(state, state.position, system)
         return system._replace(c=system.c[0])
 
@@ -239,7 +239,7 @@ class DiagonalSSM(Streaming[State]):
             self._cached = None
         dtype = self.signal_dtype
         position = torch.zeros(batch_size, dtype=torch.int64, device=self.D.device)
-        k, modes = self._constants().k, self._config.d_state // 2
+        k, modes = self.constants().k, self._config.d_state // 2
         small = max(_SMALL_HISTORY, Rings.bytes_for(k, modes, dtype))
         if max_length is None or History.bytes_for(max_length, self.d_model, dtype) > small:
             memory: Memory = Rings.zeros(batch_size, k, modes, dtype, max_length)
@@ -267,7 +267,7 @@ class DiagonalSSM(Streaming[State]):
     @torch.no_grad()
     def _padded_kernel(self, length: int, width: int) -> Tensor:
         """Return the impulse response with the skip term, (length, width), the channels padded with zeros."""
-        system = self._constants()
+        system = self.constants()
         K = kernel(system, length, self._config.contour, self.D, self.signal_dtype)[0]
         return F.pad(K, (0, width - self.d_model))
 
@@ -300,7 +300,7 @@ class DiagonalSSM(Streaming[State]):
                     )
         return self._coefficients()
 
-    def _constants(self) -> PairedCoefficients:
+    def constants(self) -> PairedCoefficients:
         """Return the discrete system without gradients, computed again only after a parameter has changed."""
         return self._system() if torch.compiler.is_compiling() else self._derived().system
 
@@ -335,7 +335,12 @@ class DiagonalSSM(Streaming[State]):
         memory = state.memory
         if isinstance(memory, History):
             self._derived().require(memory)
-        elif isinstance(memory, Rings) and system is not None and memory.k is not system.k:
+        elif (
+            isinstance(memory, Rings)
+            and system is not None
+            and memory.k is not system.k
+            and not plain.exporting()  # the delays are part of the graph
+        ):
             moved = int((memory.k != system.k).sum())
             if moved:
                 raise ValueError(

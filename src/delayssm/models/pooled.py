@@ -197,7 +197,7 @@ class PooledModel(Streaming[PooledState], Pretrained):
     def _pool(self, x: Tensor, lengths: Lengths) -> Float[Tensor, "B H"]:
         spans = check_lengths(lengths, x)
         u = self.inputs(x, spans)
-        whole = Spans(torch.full((len(u),), u.shape[1], device=u.device)) if spans is None else spans
+        whole = Spans(torch.full(u.shape[:1], u.shape[1], device=u.device)) if spans is None else spans
         last = (whole.stop - 1).clamp(min=0).unsqueeze(1)
         if self.pooling == "last" and not isinstance(self.norm, BatchNorm):
             return whole.fill(self._normalise(self.backbone(u, spans, last), None), last).squeeze(1)

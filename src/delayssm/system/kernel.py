@@ -11,7 +11,7 @@ amplifies rounding errors by up to 1/eps.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,10 @@ from delayssm.system import pairs, plain
 from delayssm.system.parameters import PairedCoefficients
 
 ContourName = Literal["exact", "float32", "paper"]
+if TYPE_CHECKING:
+    Length = int
+else:
+    Length = int | torch.SymInt  # in a graph for any length, a symbol stands for the number
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,11 @@ CONTOURS: dict[ContourName, Contour] = {
 
 def kernel(
     system: PairedCoefficients,
-    length: int,
+    length: Length,
     contour: ContourName = "exact",
     skip: Float[Tensor, " H"] | None = None,
     dtype: torch.dtype = torch.float64,
-) -> Float[Tensor, "D {length} H"]:
+) -> Float[Tensor, "D L H"]:
     """Return K_t = 2 Re sum_n c_n h_(t,n) for a unit impulse, t < length.
 
     The skip term D of the output equation, if given, is added to K_0 of the first direction.
@@ -80,63 +84,67 @@ def kernel(
     # A delay of `length` or more cannot be heard within `length` samples.
     k = torch.where(system.k < length, system.k, 0)
     skip = torch.zeros_like(system.alpha) if skip is None else skip.double()
-    chosen = CONTOURS[contour]
-    size = chosen.grid(length)
-    numbers = length, size, chosen.eps, chosen.dtype, dtype
     operator = _formula if plain.wanted() else _kernel
-    K: Tensor = operator(system.lam, system.mu, w, k, system.alpha, skip, *numbers)
+    K: Tensor = operator(system.lam, system.mu, w, k, system.alpha, skip, length, contour, dtype)
     return K
 
 
+def _numbers(length: int, contour: str) -> dict[str, Any]:
+    """Return the size of the grid and the numerics for a kernel of some length.
+
+    Operators choose them when they run, because the length may be a symbol in a graph that calls them.
+    """
+    chosen = CONTOURS[cast(ContourName, contour)]
+    return {"size": chosen.grid(length), "eps": chosen.eps, "dtype": chosen.dtype}
+
+
 def _formula(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype, result: torch.dtype,
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, contour: str,
+    result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     return eager.kernel(
-        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, size=size, eps=eps, dtype=dtype, result=result
+        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, result=result, **_numbers(length, contour)
     )
 
 
 @torch.library.custom_op("delayssm::kernel", mutates_args=())
 def _kernel(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype, result: torch.dtype,
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, contour: str,
+    result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     return backends.active(w.device.type).kernel(
-        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, size=size, eps=eps, dtype=dtype, result=result
+        lam=lam, mu=mu, w=w, k=k, alpha=alpha, skip=skip, length=length, result=result, **_numbers(length, contour)
     )
 
 
 @_kernel.register_fake
 def _(
-    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: int, size: int, eps: float,
-    dtype: torch.dtype, result: torch.dtype,
+    lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, skip: Tensor, length: Length,
+    contour: str, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     return w.new_empty(w.shape[0], length, w.shape[1], dtype=result)
 
 
 @torch.library.custom_op("delayssm::kernel_backward", mutates_args=())
 def _kernel_backward(
-    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, contour: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of lam, mu, w and alpha."""
     g = backends.active(grad.device.type).kernel_backward(
-        grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, size=size, eps=eps, dtype=dtype
+        grad=grad, lam=lam, mu=mu, w=w, k=k, alpha=alpha, **_numbers(grad.shape[1], contour)
     )
     return g.lam, g.mu, g.w, g.alpha
 
 
 @_kernel_backward.register_fake
 def _(
-    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, size: int, eps: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    grad: Tensor, lam: Tensor, mu: Tensor, w: Tensor, k: Tensor, alpha: Tensor, contour: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.empty_like(lam), torch.empty_like(mu), torch.empty_like(w), torch.empty_like(alpha)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, _, _, _, _, _ = inputs
+    *tensors, _, _, _ = inputs
     ctx.save_for_backward(*tensors)
     ctx.numbers = inputs[len(tensors) :]
 
@@ -145,11 +153,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if plain.in_a_graph():
         tensors = ctx.saved_tensors
         gradients = plain.backward(lambda *tensors: _formula(*tensors, *ctx.numbers), tensors, grad)
-        return *gradients, None, None, None, None, None
+        return *gradients, None, None, None
     *system, _ = ctx.saved_tensors
-    _, size, eps, dtype, _ = ctx.numbers
-    lam, mu, w, alpha = _kernel_backward(grad, *system, size, eps, dtype)
-    return lam, mu, w, None, alpha, grad[0, 0].double(), None, None, None, None, None
+    _, contour, _ = ctx.numbers
+    lam, mu, w, alpha = _kernel_backward(grad, *system, contour)
+    return lam, mu, w, None, alpha, grad[0, 0].double(), None, None, None
 
 
 _kernel.register_autograd(_backward, setup_context=_save)

@@ -24,6 +24,11 @@ def wanted() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def exporting() -> bool:
+    """Return whether `torch.export` is at work."""
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()  # torch 2.6 has only the latter
+
+
 def backward(
     formula: Callable[..., Tensor], inputs: Sequence[Tensor | None], grad: Tensor
 ) -> tuple[Tensor | None, ...]:

@@ -28,11 +28,12 @@ def scan(
 ) -> tuple[Float[Tensor, "B L H"], Rings]:
     """Return outputs, without the skip term, and the memory after the chunk; row i stops after lengths[i] tokens.
 
-    Where no gradient is involved, the given memory is advanced in place and returned.
+    Where no gradient is involved, the given memory is advanced in place and returned, unless the call is exported:
+    inputs and outputs of a graph are different tensors.
     """
     coefficients = system._replace(c=system.c[0])
     inputs = (*coefficients, x, lengths, position, rings.h, rings.feedback)
-    in_a_graph = rings.h.requires_grad or rings.feedback.requires_grad
+    in_a_graph = rings.h.requires_grad or rings.feedback.requires_grad or plain.exporting()
     if in_a_graph or (torch.is_grad_enabled() and any(t.requires_grad for t in (*coefficients, x))):
         y, h, feedback = _scan(*inputs)
         return y, replace(rings, h=h, feedback=feedback)

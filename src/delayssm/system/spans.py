@@ -70,4 +70,4 @@ def _turn(x: Tensor, by: Tensor) -> Tensor:
     """Return x (B, L, ...) with x[i, (t + by[i]) % L] at position t of row i."""
     length = x.shape[1]
     index = (torch.arange(length, device=x.device) + by[:, None]) % max(length, 1)
-    return x[torch.arange(len(x), device=x.device)[:, None], index]
+    return x[torch.arange(x.shape[0], device=x.device)[:, None], index]

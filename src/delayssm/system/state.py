@@ -117,7 +117,7 @@ class Streams(ABC):
     @property
     def batch_size(self) -> int:
         """Number of streams."""
-        return len(self.position)
+        return self.position.shape[0]
 
     @property
     def nbytes(self) -> int:

@@ -17,6 +17,7 @@ COMMANDS = {
     "report": "Write an HTML report with tables and figures of runs.",
     "reproduce": "Reproduce the studies behind the tables and figures in results/.",
     "data": "List, check, prepare and generate data sets.",
+    "export": "Write a trained model as ONNX, to run it without torch.",
     "listen": "Classify a recording chunk by chunk and plot the running prediction.",
     "params": "Print the size and the parameter count of every model.",
     "info": "Print versions, backend, threads and GPU.",

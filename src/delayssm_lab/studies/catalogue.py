@@ -3,6 +3,7 @@
 from delayssm_lab.measure.convolution_accuracy import ConvolutionAccuracy
 from delayssm_lab.measure.convolution_speed import ConvolutionSpeed
 from delayssm_lab.measure.decoding_speed import DecodingSpeed
+from delayssm_lab.measure.export_speed import ExportSpeed
 from delayssm_lab.measure.fft_accuracy import FFTAccuracy
 from delayssm_lab.measure.full_size import FullSize
 from delayssm_lab.measure.generator_speed import GeneratorSpeed
@@ -49,6 +50,7 @@ def measurements() -> tuple[Study, ...]:
         FullSize(),
         DecodingSpeed(),
         PromptSpeed(),
+        ExportSpeed(),
         GeneratorSpeed(),
         GPUBinaries(),
     )

@@ -88,6 +88,12 @@ def best(directory: Path) -> Path:
     return directory / "best" / "model.safetensors"
 
 
+def model_directory(directory: Path) -> Path:
+    """Return the directory of a saved model: that of the best weights, if a run is in the directory, or itself."""
+    found = best(directory).parent
+    return found if found.is_dir() else directory
+
+
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the weights by name. All processes must call this function; only the first gets the result."""
     return get_model_state_dict(model, options=_FULL)  # type: ignore[return-value]

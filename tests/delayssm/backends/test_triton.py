@@ -31,7 +31,7 @@ def on_triton() -> Iterator[None]:
 def _system(directions: int, channels: int, modes: int, delays: list[int]) -> dict[str, Tensor]:
     """Return random coefficients with slow and fast modes; a delay of 0 stands for none."""
     ssm = DelaySSM(channels, 2 * modes, 400, bidirectional=directions == 2, dt_min=1e-3, dt_max=0.5)
-    system = ssm._constants()
+    system = ssm.constants()
     w, k = torch.randn_like(system.c), torch.tensor(delays)
     return {"lam": system.lam, "mu": system.mu, "w": w, "k": k, "alpha": system.alpha}
 
@@ -91,7 +91,7 @@ CHUNKS = [(1, [1, 1]), (5, [5, 2]), (30, [30, 0]), (1, [1, 1]), (41, [13, 41]), 
 def test_scan(modes: int, delays: list[float]) -> None:
     """Rows of different age and chunks of all lengths."""
     ssm = DelaySSM(len(delays), 2 * modes, 100, delays=delays)
-    constants = ssm._constants()
+    constants = ssm.constants()
     system = constants._replace(c=constants.c[0])._asdict()
     outputs, memories = [], []
     for backend in (triton_gpu, eager):

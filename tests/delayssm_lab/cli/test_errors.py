@@ -80,6 +80,8 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
         ("resume nowhere --steps 0", 2, "--steps must be at least 1, not 0"),
         ("resume nowhere --steps 5", 1, "nowhere is not a run"),
         ("demo --steps -1", 2, "--steps must be at least 1, not -1"),
+        ("export nowhere model.onnx", 1, "there is no directory nowhere"),
+        ("export nowhere model.onnx --max-length 1", 2, "--max-length must be at least 2, not 1"),
         ("listen nowhere.wav --model nowhere --chunk 0", 2, "--chunk must be at least 1, not 0"),
         ("listen nowhere.wav --model nowhere", 1, "nowhere.wav"),
         ("reproduce nothing", 2, "there is no study nothing; there are "),

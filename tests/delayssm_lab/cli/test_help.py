@@ -44,6 +44,7 @@ from tests.support.runs import run
         ("report --help", "delayssm report [-h]", "--out"),
         ("reproduce --help", "delayssm reproduce [-h]", "--so-far"),
         ("reproduce phase --help", "delayssm reproduce [-h]", "--so-far"),
+        ("export x y.onnx --help", "delayssm export [-h]", "--max-length"),
         ("listen x.wav --help", "delayssm listen [-h]", "--chunk"),
         ("params --help", "delayssm params [-h]", "--scale"),
         ("info --help", "delayssm info [-h]", "--help"),

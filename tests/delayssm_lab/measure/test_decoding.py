@@ -8,6 +8,7 @@ import torch
 
 from delayssm_lab.measure.decoding import Decoding, DifferentAges, SideBySide, readings
 from delayssm_lab.measure.decoding_speed import DecodingSpeed
+from delayssm_lab.measure.export_speed import ExportSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.stacks import StackSize
 from delayssm_lab.measure.streams import Memory, Model, StackStreams, random_tokens, state_bytes, streams_of
@@ -164,3 +165,27 @@ def test_prompt_speed(tmp_path: Path) -> None:
     ]
     assert rows[1][2] == f"{seconds[1] / 40 * 1e6:,.1f}"
     assert rows[1][4] == f"{seconds[1] / seconds[-1]:.2f}"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_export_speed(tmp_path: Path) -> None:
+    stacks = (
+        (StackSize("DS4D", d_model=4, d_state=4, depth=1), 30),
+        (StackSize("S4D", d_model=4, d_state=4, depth=1), 3),
+    )
+    content = make(ExportSpeed(stacks=stacks, chunks=(1, 5), calls=10), tmp_path)
+    points = json.loads(content["points.json"])
+    rows = table_rows(content["table.md"])[2:]
+    assert len(rows) == len(points) == 8
+    seconds = {(row[0], row[1], row[2]): entry["values"]["seconds"] for row, entry in zip(rows, points, strict=True)}
+    assert all(time > 0 for time in seconds.values())
+    for row, entry in zip(rows, points, strict=True):
+        base = seconds[row[0], "decoder of this library", "1"]
+        assert row[5] == f"{entry['values']['seconds'] / int(row[2]) / base:.1f}"
+    delayed, _, chunk, copied = (entry["values"] for entry in points[:4])
+    # The last states (4, 2, 2) are float64, rings have (slots, 2, 2) of float32, and there is one position.
+    slots = (delayed["stream bytes"] - 4 * 4 * 8 - 8) / 16
+    assert delayed["moved bytes"] == 2 * (4 * 4 * 8 + 8 + 4 * 16)
+    assert chunk["moved bytes"] == 2 * (4 * 4 * 8 + 8 + 4 * 5 * 16)
+    assert copied["moved bytes"] == 2 * copied["stream bytes"] == 2 * (4 * 4 * 8 + 8 + slots * 16)
+    assert points[4]["values"]["moved bytes"] == 2 * points[4]["values"]["stream bytes"]
