@@ -70,6 +70,7 @@ def test_what_is_not_there_or_not_ours(files: dict[str, bytes] | None, message: 
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.slow  # the client tries again and again
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     with hub.running() as server:
         address = server.address  # nobody listens there any more

@@ -72,7 +72,7 @@ def test_train_eval_report(tmp_path: Path, here: Here) -> None:
 def test_delays_reach_the_length_of_the_sequences(
     options: tuple[object, ...], max_delay: int, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "finish", lambda directory, run: None)
+    monkeypatch.setattr(train, "finish", lambda directory, run, tracker: None)
     code, _, errors = here("train", "copy-fixed", "ds4d", *SMALL, *options, "--out", tmp_path)
     assert code == 0, errors
     model = load(tmp_path)[0].model
@@ -122,7 +122,7 @@ def test_demo_ends_with_a_report(tmp_path: Path) -> None:
 def test_variants_of_a_run_have_directories_of_their_own(
     tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "finish", lambda directory, run: None)
+    monkeypatch.setattr(train, "finish", lambda directory, run, tracker: None)
     monkeypatch.chdir(tmp_path)
     variants = (
         (), ("--lr", 0.002), ("--seed", 3), ("--steps", 4000), ("--steps", 4001), ("--schedule", "cosine"),
@@ -175,7 +175,7 @@ def test_a_report_names_what_it_leaves_out(tmp_path: Path, here: Here) -> None:
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     smnist = preset("smnist", "ds4d", "small")
     monkeypatch.setattr(run, "load", lambda directory: (smnist, {}))
-    monkeypatch.setattr(evaluate, "best_model", lambda directory, run: None)
+    monkeypatch.setattr(evaluate, "best_model", lambda directory, run, tracker: None)
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
     assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")

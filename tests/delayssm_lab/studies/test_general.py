@@ -71,13 +71,16 @@ def test_general(places: Places) -> None:
     errors = [record.summary["test_rmse"] for record in ds4d if record is not None and record.summary is not None]
     rows = {label: cells for label, *cells in _table(places, study)}
     results = ["S4D, small run", "DS4D, small run", "S4D, paper", "DS4D, paper"]
-    assert rows["task"] == ["chance level", *results, "differs from the paper's run"]
+    times = ["DS4D, small run, minutes", "DS4D, paper, hours"]
+    assert rows["task"] == ["chance level", *results, *times, "differs from the paper's run"]
     assert set(rows) >= {"sMNIST, %", "BIDMC-HR, RMSE"}
     assert rows["BIDMC-HR, RMSE"][2].startswith(f"{sum(errors) / 2:.3f} ± ")
     assert rows["BIDMC-HR, RMSE"][1] == rows["sMNIST, %"][2] == "–"
     assert rows["BIDMC-HR, RMSE"][0] == f"{BIDMC('HR').chance_level():.3f}"
     assert rows["sMNIST, %"][-1] == SMALL["smnist"].differs
-    assert rows["sMNIST, %"][3:-1] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
+    assert rows["sMNIST, %"][5:7] == ["–", "0.3"]
+    assert rows["BIDMC-HR, RMSE"][5:7] == ["0", "2.8"]
+    assert rows["sMNIST, %"][3:5] == [reported.GENERAL[model]["sMNIST"] for model in ("S4D", "DS4D")]
     changed = General(tuple(replace(run, seed=run.seed + 7) for run in _runs()))
     assert changed.progress(places) == (0, 3)
 

@@ -280,6 +280,7 @@ def test_what_the_synthetic_studies_plan() -> None:
 def test_runs_that_other_code_began_are_refused(places: Places, tmp_path: Path) -> None:
     run, place = tiny(seed=11), Places(tmp_path / "work", tmp_path / "results")
     directory = create(place.work / "paper" / run.name, run)
-    (directory / "fingerprint.json").write_text("[1.0, 2.0, 3.0, 4.0]")
+    content = {"run": to_json(run), "values": [1.0, 2.0, 3.0, 4.0]}
+    (directory / "fingerprint.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"{run.name} was begun by other code than this; delete it"):
         PaperScale((run,)).run(place)
