@@ -27,7 +27,7 @@ from delayssm_lab.studies.trained import Shelf, of_this_code
 from delayssm_lab.study import Entry, Journal, Places
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
 from delayssm_lab.training.record import Record
-from delayssm_lab.training.run import Run
+from delayssm_lab.training.run import Run, to_json
 from tests.support.runs import DS4D, LSTM, create, tiny
 from tests.support.studies import make, make_at, table_rows
 
