@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import numbers
 import reprlib
 from abc import abstractmethod
@@ -46,7 +47,7 @@ class Config:
             if not _is_of_type(value, types[field.name]):
                 expected = inspect.formatannotation(types[field.name])
                 raise TypeError(f"option {field.name} of {_kind(type(self))} must be of type {expected}, not {value!r}")
-            object.__setattr__(self, field.name, value)
+            object.__setattr__(self, field.name, _to_float(value) if types[field.name] is float else value)
 
     @abstractmethod
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module:
@@ -192,6 +193,12 @@ def _to_python(value: Any) -> Any:
     if isinstance(value, bool | int | float) or not isinstance(value, numbers.Real):
         return value
     return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def _to_float(value: float) -> float:
+    """Return a number as a float; whole numbers beyond all floats become infinite."""
+    fits = isinstance(value, float) or abs(value) < 1 << 1000
+    return float(value) if fits else math.copysign(math.inf, value)
 
 
 def _is_of_type(value: Any, hint: Any) -> bool:

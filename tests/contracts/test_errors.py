@@ -96,6 +96,13 @@ def test_types(build: Callable[[], object], message: str) -> None:
         build()
 
 
+def test_whole_numbers_may_stand_for_others() -> None:
+    assert DelaySSM(H, phase=-(2**70)).config.phase == -(2.0**70)
+    assert type(DelaySSM(H, phase=3).config.phase) is float
+    with pytest.raises(ValueError, match="phase must be a finite angle in radians, not inf"):
+        DelaySSM(H, phase=10**400)
+
+
 def test_numbers_of_other_libraries_are_numbers() -> None:
     assert DelaySSM(np.int64(H), np.int32(8), delays=np.full(H, 5.0)).config == DelaySSM(H, 8, delays=[5.0] * H).config
 
