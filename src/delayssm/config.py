@@ -195,10 +195,12 @@ def _to_python(value: Any) -> Any:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
-def _to_float(value: float) -> float:
+def _to_float(value: Any) -> float:
     """Return a number as a float; whole numbers beyond all floats become infinite."""
-    fits = isinstance(value, float) or abs(value) < 1 << 1000
-    return float(value) if fits else math.copysign(math.inf, value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_of_type(value: Any, hint: Any) -> bool:
