@@ -1,4 +1,4 @@
-"""Train DS4D and S4D on delayed copying for a few minutes and compare them."""
+"""Use two trained models, then train DS4D and S4D on delayed copying for a few minutes and compare them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from delayssm_lab.cli.common import check_at_least, leave
 
 
 def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
-    """Train DS4D and S4D on delayed copying for a few minutes and compare them.
+    """Use two trained models, then train DS4D and S4D on delayed copying for a few minutes and compare them.
 
-    After 400 steps DS4D has nearly learned the task, while S4D needs many more. The result is an HTML report.
+    One model listens to a spoken word, and one forecasts a chaotic series; both come with the package. After 400
+    steps of training, DS4D has nearly learned to copy, while S4D needs many more. Everything ends in pictures.
 
     Args:
-        out: Directory of the runs and the report.
+        out: Directory of the pictures, the runs and the report.
         steps: Number of training steps.
     """
     from delayssm_lab.recipes.delayed import grid
@@ -22,6 +23,9 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     from delayssm_lab.training.sweep import sweep
 
     check_at_least(1, steps=steps)
+    listen(out)
+    forecast(out)
+    print("Now DS4D and S4D learn to copy what they saw 1,024 steps ago.", flush=True)
     runs = [
         replace(run, training=replace(run.training, steps=steps, batch_size=16, evaluate_every=25, validation_size=64))
         for run in grid(["copy-fixed"], ["ds4d", "s4d"], "paper", [4e-3])
@@ -30,3 +34,51 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     if failed:
         leave(1, "\n".join(map(str, failed)))
     print(f"Wrote {page.write([out], out / 'report').resolve()}")
+
+
+def listen(out: Path) -> None:
+    """Let the listener of this package hear a word in chunks, and draw what it thinks."""
+    import torch
+
+    from delayssm.storage import files
+    from delayssm_lab import pretrained
+    from delayssm_lab.listener import Listener, chunks, read_wav
+    from delayssm_lab.report.drawing import png
+    from delayssm_lab.report.figures import running_predictions
+
+    listener, clip = Listener.pretrained(), read_wav(pretrained.directory("listener") / "yes.wav")
+    probabilities = torch.cat([listener.hear(chunk) for chunk in chunks(clip, 1000)])
+    probability, word = probabilities[-1].max(-1)
+    files.make_directory(out)
+    files.write(out / "listener.png", png(running_predictions(clip, probabilities.numpy(), listener.task.words)))
+    print(
+        f'A trained model has heard a recording of "yes" in chunks of a sixteenth of a second, and thinks that it was '
+        f'"{listener.task.words[int(word)]}" ({float(probability):.2f}). Wrote {(out / "listener.png").resolve()}',
+        flush=True,
+    )
+
+
+def forecast(out: Path) -> None:
+    """Let the forecaster of this package look ahead in a series that it has not seen, and draw it."""
+    import numpy as np
+
+    from delayssm.estimators import DelayForecaster
+    from delayssm.storage import files
+    from delayssm_lab import pretrained
+    from delayssm_lab.data.generate.mackey_glass import mackey_glass
+    from delayssm_lab.report.drawing import png
+    from delayssm_lab.report.figures import forecasts
+
+    forecaster = DelayForecaster.load(pretrained.directory("mackey-glass"))
+    ahead = int(np.max(forecaster.horizon))
+    (series,) = mackey_glass(1, 1500, seed=1)
+    predicted = np.asarray(forecaster.historical_forecasts(series))[:-ahead, 0]
+    true = series[ahead:]
+    error = np.sqrt(np.square(predicted - true).mean() / np.square(true).mean())
+    files.make_directory(out)
+    files.write(out / "forecast.png", png(forecasts(true[-500:], predicted[-500:], ahead)))
+    print(
+        f"Another one has forecast a chaotic series {ahead} steps ahead, with an error of {100 * error:.1f} %. "
+        f"Wrote {(out / 'forecast.png').resolve()}",
+        flush=True,
+    )

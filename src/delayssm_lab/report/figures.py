@@ -111,6 +111,18 @@ def running_predictions(
     return figure
 
 
+def forecasts(true: NDArray[np.float64], predicted: NDArray[np.float64], ahead: int) -> Figure:
+    """Return a figure of a series, (times,), and of what was forecast for each time so many steps before it."""
+    figure, (axis,) = panels(1, width=9, height=3, columns=1)
+    axis.set_ylabel("value")
+    axis.plot(true, color="#555555", linewidth=1.5, label="what came true")
+    axis.plot(predicted, color="#c0392b", linewidth=1.2, linestyle="--", label=f"as forecast {ahead} steps before")
+    axis.set_xlabel("time (steps)")
+    axis.set_xlim(0, len(true) - 1)
+    legend(figure, [axis])
+    return figure
+
+
 def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
     """Return the steps of all evaluations, and the metric (seeds, steps) there; NaN where a run was not evaluated."""
     curves = [dict(record.curve()) for record in cell.records]
