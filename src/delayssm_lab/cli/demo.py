@@ -18,13 +18,18 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
         out: Directory of the pictures, the runs and the report.
         steps: Number of training steps.
     """
+    from delayssm.storage import files
+    from delayssm_lab import pretrained
+    from delayssm_lab.cli import listen
     from delayssm_lab.recipes.delayed import grid
     from delayssm_lab.report import page
     from delayssm_lab.training.sweep import sweep
 
     check_at_least(1, steps=steps)
-    listen(out)
-    forecast(out)
+    files.make_directory(out)
+    print('A trained model hears a recording of "yes", and says what it thinks after each sixteenth of a second:')
+    listen.command(pretrained.directory("listener") / "yes.wav", out=out / "listener.png")
+    forecast(out / "forecast.png")
     print("Now DS4D and S4D learn to copy what they saw 1,024 steps ago.", flush=True)
     runs = [
         replace(run, training=replace(run.training, steps=steps, batch_size=16, evaluate_every=25, validation_size=64))
@@ -36,30 +41,8 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     print(f"Wrote {page.write([out], out / 'report').resolve()}")
 
 
-def listen(out: Path) -> None:
-    """Let the listener of this package hear a word in chunks, and draw what it thinks."""
-    import torch
-
-    from delayssm.storage import files
-    from delayssm_lab import pretrained
-    from delayssm_lab.listener import Listener, chunks, read_wav
-    from delayssm_lab.report.drawing import png
-    from delayssm_lab.report.figures import running_predictions
-
-    listener, clip = Listener.pretrained(), read_wav(pretrained.directory("listener") / "yes.wav")
-    probabilities = torch.cat([listener.hear(chunk) for chunk in chunks(clip, 1000)])
-    probability, word = probabilities[-1].max(-1)
-    files.make_directory(out)
-    files.write(out / "listener.png", png(running_predictions(clip, probabilities.numpy(), listener.task.words)))
-    print(
-        f'A trained model has heard a recording of "yes" in chunks of a sixteenth of a second, and thinks that it was '
-        f'"{listener.task.words[int(word)]}" ({float(probability):.2f}). Wrote {(out / "listener.png").resolve()}',
-        flush=True,
-    )
-
-
-def forecast(out: Path) -> None:
-    """Let the forecaster of this package look ahead in a series that it has not seen, and draw it."""
+def forecast(path: Path) -> None:
+    """Let the forecaster of this package look ahead in a series that it has not seen, and draw that to a file."""
     import numpy as np
 
     from delayssm.estimators import DelayForecaster
@@ -75,10 +58,9 @@ def forecast(out: Path) -> None:
     predicted = np.asarray(forecaster.historical_forecasts(series))[:-ahead, 0]
     true = series[ahead:]
     error = np.sqrt(np.square(predicted - true).mean() / np.square(true).mean())
-    files.make_directory(out)
-    files.write(out / "forecast.png", png(forecasts(true[-500:], predicted[-500:], ahead)))
+    files.write(path, png(forecasts(true[-500:], predicted[-500:], ahead)))
     print(
         f"Another one has forecast a chaotic series {ahead} steps ahead, with an error of {100 * error:.1f} %. "
-        f"Wrote {(out / 'forecast.png').resolve()}",
+        f"Wrote {path.resolve()}",
         flush=True,
     )

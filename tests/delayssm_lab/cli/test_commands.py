@@ -117,7 +117,7 @@ def test_demo_ends_with_a_report(tmp_path: Path) -> None:
     page = tmp_path / "new" / "report" / "index.html"
     assert f"Wrote {page}" in out
     assert page.exists()
-    assert 'thinks that it was "yes"' in out
+    assert "1.00 s  yes        0.68" in out
     assert "has forecast a chaotic series 15 steps ahead, with an error of 3.4 %" in out
     assert {path.name for path in (tmp_path / "new").glob("*.png")} == {"listener.png", "forecast.png"}
 
