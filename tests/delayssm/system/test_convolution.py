@@ -77,10 +77,12 @@ def test_transform_over_channels_equals_torch(
     truth = [eager.convolve(*exact[:2]), *eager.convolve_backward(exact[2], *exact[:2])]
     ours = [numba_cpu.convolve(x, kernel), *numba_cpu.convolve_backward(g, x, kernel)]
     bound = 1e-14 if dtype == torch.float64 else 1e-6
-    for result, expected in zip(ours, truth, strict=True):
+    for result, expected, terms in zip(ours, truth, (length, length, batch * length), strict=True):
         assert result.dtype == dtype
         assert result.is_contiguous()
-        assert relative_rms(result, expected) <= bound
+        # Few sums of random numbers can all be small by chance, which makes them no more accurate.
+        size = max(float(expected.square().mean().sqrt()), 0.5 * terms**0.5)
+        assert float((result.double() - expected).square().mean().sqrt()) <= bound * size
 
 
 @pytest.mark.parametrize("batch", [1, 40])
