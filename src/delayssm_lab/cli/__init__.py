@@ -21,7 +21,7 @@ COMMANDS = {
     "listen": "Classify a recording chunk by chunk and plot the running prediction.",
     "params": "Print the size and the parameter count of every model.",
     "info": "Print versions, backend, threads and GPU.",
-    "demo": "Train DS4D and S4D on delayed copying for a few minutes and compare them.",
+    "demo": "Use two trained models, then train DS4D and S4D on delayed copying for a few minutes and compare them.",
 }
 
 

@@ -178,7 +178,7 @@ def test_a_report_names_what_it_leaves_out(tmp_path: Path, here: Here) -> None:
 def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     smnist = preset("smnist", "ds4d", "small")
     monkeypatch.setattr(run, "load", lambda directory: (smnist, {}))
-    monkeypatch.setattr(evaluate, "best_model", lambda directory, run, tracker: None)
+    monkeypatch.setattr(evaluate, "best_model", lambda directory, run: None)
     monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
     assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")

@@ -80,5 +80,3 @@ def test_the_model_in_the_package_forecasts() -> None:
     assert study.error(series, forecasts) < 6
     forecaster.begin(list(series[:, :900])).update(list(series[:, 900:]))
     assert np.abs(forecaster.predict() - forecaster.predict(list(series))).max() < 1e-4
-    with pytest.raises(FileNotFoundError, match="no model 'lorenz' comes with this package; there are mackey-glass"):
-        directory("lorenz")
