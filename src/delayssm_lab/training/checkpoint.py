@@ -184,9 +184,9 @@ def read_best(path: Path, run: Run) -> dict[str, Tensor]:
     return saved.tensors
 
 
-def load_best(path: Path, run: Run) -> nn.Module:
-    """Return the model of a run with the weights that it wrote to a model file, in evaluation mode."""
-    saved, model = read_best(path, run), run.initial_model()
+def model_with(saved: dict[str, Tensor], run: Run, path: Path) -> nn.Module:
+    """Return the model of a run with the result of `read_best`, read from a path, in evaluation mode."""
+    model = run.initial_model()
     _check_like(model.state_dict(), saved, path)
     try:
         model.load_state_dict(saved)

@@ -19,9 +19,9 @@ from delayssm_lab.training.run import Run
 def best_model(directory: Path, run: Run) -> nn.Module:
     """Return the model of the run in a directory with its best weights, in evaluation mode."""
     path = checkpoint.best(directory)
-    checkpoint.read_best(path, run)  # first, because it tells if this is not the run of the files
+    saved = checkpoint.read_best(path, run)  # first, because it tells if this is not the run of the files
     check_loaded(directory, run, check_model)
-    return checkpoint.load_best(path, run)
+    return checkpoint.model_with(saved, run, path)
 
 
 @dataclass(frozen=True)

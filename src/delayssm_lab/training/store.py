@@ -49,7 +49,8 @@ class Store:
 
     def model(self, run: Run) -> nn.Module:
         """Return the model of a run with its best weights, in evaluation mode."""
-        return checkpoint.load_best(self._path(run, "safetensors"), run)
+        path = self._path(run, "safetensors")
+        return checkpoint.model_with(checkpoint.read_best(path, run), run, path)
 
     def _path(self, run: Run, kind: str) -> Path:
         return self.directory / f"{run.name}.{kind}"
