@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 #: The parts of each package. Each may use itself and those before it.
 ORDER = {
     "delayssm": [
-        "config", "backends", "storage", "system", "layers", "models", "allocator", "hf", "estimators", "export",
+        "config", "backends", "storage", "system", "layers", "models", "suggestion", "allocator", "hf", "estimators", "export",
     ],
     "delayssm_lab": [
         "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report",
@@ -45,9 +45,9 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "Config", "DS4D", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Pretrained", "Rule", "S4D",
-        "SeriesModel", "Spans", "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend", "check_finite",
-        "keep_freed_memory", "match_width", "param_groups",
+        "Block", "Config", "DS4D", "DelayEvidence", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Pretrained",
+        "Rule", "S4D", "SeriesModel", "Spans", "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend",
+        "check_finite", "delay_evidence", "keep_freed_memory", "match_width", "param_groups", "suggest_delays",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 

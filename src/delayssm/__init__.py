@@ -17,6 +17,7 @@ from delayssm.models.pooled import PairModel, PooledModel
 from delayssm.models.series import SeriesModel
 from delayssm.models.token import TokenModel
 from delayssm.storage.pretrained import Pretrained
+from delayssm.suggestion import DelayEvidence, delay_evidence, suggest_delays
 from delayssm.system.spans import Spans
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "S4D",
     "Block",
     "Config",
+    "DelayEvidence",
     "DelaySSM",
     "DiagonalSSM",
     "PairModel",
@@ -39,8 +41,10 @@ __all__ = [
     "Values",
     "backend",
     "check_finite",
+    "delay_evidence",
     "keep_freed_memory",
     "match_width",
     "param_groups",
+    "suggest_delays",
 ]
 __version__ = "0.1.0"

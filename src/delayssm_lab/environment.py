@@ -91,11 +91,12 @@ def revision() -> str:
 
 
 def _machine() -> str:
-    """Return the model name of the CPU."""
+    """Return the model name of the CPU, and the vectors that torch uses on it."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _version(name: str) -> str:

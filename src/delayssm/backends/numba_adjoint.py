@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, compiled, fragment
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _channel(
     h: int, slots: int, first: int, grads: Arrays, coefs: Array, alpha: Array, x: Array, lengths: Array,
     position: Array, state: Array, feedback: Array, gradients: Arrays,
@@ -84,7 +84,7 @@ def _channel(
                 g_feedback[row, first + s, 0, n], g_feedback[row, first + s, 1, n] = F[s, 0, n], F[s, 1, n]
 
 
-@compiled()
+@compiled
 def scan_backward(
     part: int, parts: int, grads: Arrays, coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array,
     position: Array, state: Array, feedback: Array, gradients: Arrays,

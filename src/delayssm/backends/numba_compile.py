@@ -15,24 +15,31 @@ Array = NDArray[Any]
 Arrays = tuple[Array, ...]
 
 
-def compiled(inline: bool = False) -> Callable[[Any], Any]:
-    """Compile at the first call, and keep the result on disk where there is a place for it."""
-    options = {
-        "nogil": True,
-        "forceinline": inline,
-        "error_model": "numpy",
-        "fastmath": {"contract", "reassoc", "nsz", "arcp"},  # NaN and infinity keep their meaning
-    }
+_OPTIONS = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz", "arcp"},  # NaN and infinity keep their meaning
+    "no_cfunc_wrapper": True,
+}
 
-    def decorate(function: Any) -> Any:
-        try:
-            dispatcher = njit(cache=True, **options)(function)
-        except RuntimeError:  # neither the package's folder nor the user's can be written
-            return njit(**options)(function)
-        _watch_all_files(dispatcher)
-        return dispatcher
 
-    return decorate
+def compiled(function: Any) -> Any:
+    """Compile a function that Python calls, at the first call, and keep the result on disk where there is a place."""
+    try:
+        dispatcher = njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # neither the package's folder nor the user's can be written
+        return njit(**_OPTIONS)(function)
+    _watch_all_files(dispatcher)
+    return dispatcher
+
+
+def fragment(inline: bool = False, makes_arrays: bool = False) -> Callable[[Any], Any]:
+    """Compile a function that only compiled functions call, as a part of them.
+
+    References to arrays are counted only if it `makes_arrays`. Elsewhere the caller holds them, and counting
+    would take an atomic operation for each array and call, which is as long as a butterfly.
+    """
+    return njit(forceinline=inline, no_cpython_wrapper=True, _nrt=makes_arrays, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def callback(function: Any, signature: Any) -> int:

@@ -6,7 +6,7 @@ vectors: zeros, one that is never read, and 1/m.
 
 import numpy as np
 
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, compiled, fragment
 from delayssm.backends.numba_fft import (
     complete,
     enter,
@@ -74,14 +74,14 @@ def _store(
     kernel.store(row_address(kernel, start + step * length, step, back, mirrored, unused), -(work[t].im * factor))
 
 
-@compiled()
+@fragment()
 def _first_pass(x: Array, start: int, step: int, length: int, work: Array, m: int, roots: Array, spare: Array) -> None:
     """Make the outermost pass from the signal of one row and block."""
     for p in range(m // END):
         first(x, start, step, length, spare[ZEROS], work, p, m // END, roots)
 
 
-@compiled()
+@fragment()
 def _convolve_row(
     x: Array, y: Array, start: int, step: int, length: int, spectrum: Array, work: Array, m: int, ring: Arrays,
     spare: Array,
@@ -99,7 +99,7 @@ def _convolve_row(
         last(y, start, step, length, spare[UNUSED], work, p, end, roots)
 
 
-@compiled()
+@fragment()
 def _convolve_row_backward(
     x: Array, g_y: Array, g_x: Array, start: int, step: int, length: int, spectrum: Array, total: Array,
     X: Array, G: Array, m: int, ring: Arrays, spare: Array,
@@ -121,7 +121,7 @@ def _convolve_row_backward(
         last(g_x, start, step, length, spare[UNUSED], G, p, end, roots)
 
 
-@compiled()
+@fragment()
 def _spectrum(
     kernel: Array, start: int, step: int, length: int, mirrored: int, m: int, ring: Arrays, work: Array, spare: Array
 ) -> None:
@@ -131,24 +131,18 @@ def _spectrum(
     transform(work, m, ring)
 
 
-@compiled()
-def _spare(m: int, lanes: int, like: Array) -> Array:
-    spare = np.zeros((3, lanes), like.dtype)
-    spare[SCALE] = 1 / m
-    return spare
-
-
-@compiled()
+@compiled
 def transform_rows(x: Array, length: int, m: int, ring: Arrays, work: Array) -> None:
     """Set work (rows, 2 m lanes) to the transforms of real signals, x (rows, length, lanes), flat."""
     lanes = work.shape[1] // (2 * m)
-    spare = _spare(m, lanes, work)
+    spare = np.zeros((3, lanes), work.dtype)
+    spare[SCALE] = 1 / m
     for row in range(len(work)):
         _first_pass(x, row * length * lanes, lanes, length, work[row], m, ring[2], spare)
         complete(work[row], m, 1, m // END, ring)
 
 
-@compiled()
+@compiled
 def convolve(
     part: int, parts: int, x: Array, kernel: Array, y: Array, shape: Sizes, m: int, ring: Arrays, group: int, rows: int,
     scratch: Array,
@@ -159,7 +153,8 @@ def convolve(
     """
     B, L, H, D = shape
     lanes = scratch.shape[2] // (2 * m)
-    spare = _spare(m, lanes, scratch)
+    spare = np.zeros((3, lanes), scratch.dtype)
+    spare[SCALE] = 1 / m
     blocks = (H + lanes - 1) // lanes
     groups, splits = (blocks + group - 1) // group, (B + rows - 1) // rows
     work = scratch[part, group]
@@ -175,7 +170,7 @@ def convolve(
                 _convolve_row(x, y, at, H, L, scratch[part, block - head], work, m, ring, spare)
 
 
-@compiled()
+@compiled
 def convolve_backward(
     part: int, parts: int, g_y: Array, x: Array, kernel: Array, g_x: Array, g_kernel: Array, shape: Sizes, m: int,
     ring: Arrays, group: int, rows: int, scratch: Array,
@@ -186,7 +181,8 @@ def convolve_backward(
     """
     B, L, H, D = shape
     lanes = scratch.shape[2] // (2 * m)
-    spare = _spare(m, lanes, scratch)
+    spare = np.zeros((3, lanes), scratch.dtype)
+    spare[SCALE] = 1 / m
     blocks = (H + lanes - 1) // lanes
     groups, splits = (blocks + group - 1) // group, (B + rows - 1) // rows
     X, G = scratch[part, 2 * group], scratch[part, 2 * group + 1]

@@ -21,6 +21,7 @@ from delayssm.backends import (
     eager,
     numba_adjoint,
     numba_convolution,
+    numba_echoes,
     numba_kernel,
     numba_recurrence,
 )
@@ -58,13 +59,17 @@ def kernel(
     dtype: torch.dtype, result: torch.dtype,
 ) -> Tensor:  # fmt: skip
     if dtype != torch.float64:
-        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha, "skip": skip}
-        return eager.kernel(**system, length=length, size=size, eps=eps, dtype=dtype, result=result)
-    ring, out = Ring.at_least((size + 1) // 2), w.new_empty(len(w), length, w.shape[1], dtype=result)
-    parts = parts_for(w.numel() * size)
-    arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, length, eps), ring.parts(np.float64)
-    work = work_arrays(ring.size, parts, 1, torch.float64)[:, 0]
-    run(numba_kernel.kernel, parts, *arguments, _array(skip), work, out.numpy())
+        tensors = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha, "skip": skip}
+        return eager.kernel(**tensors, length=length, size=size, eps=eps, dtype=dtype, result=result)
+    out = w.new_empty(len(w), length, w.shape[1], dtype=result)
+    system, parts = _arrays(lam, mu, w, k, alpha), parts_for(w.numel() * size)
+    in_time, in_frequency = _two_ways(lam, k, length, size)
+    if in_time:
+        run(numba_echoes.kernel, parts, system, *in_time, _array(skip), out.numpy())
+    if len(in_frequency):
+        m, contour = _contour(size, length, eps)
+        work = work_arrays(m, parts, 1, torch.float64)[:, 0]
+        run(numba_kernel.kernel, parts, system, in_frequency, *contour, _array(skip), work, out.numpy())
     return out
 
 
@@ -73,13 +78,19 @@ def kernel_backward(
     dtype: torch.dtype,
 ) -> KernelGradients:  # fmt: skip
     if dtype != torch.float64:
-        system = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
-        return eager.kernel_backward(grad=grad, **system, size=size, eps=eps, dtype=dtype)
-    ring, gradients = Ring.at_least((size + 1) // 2), KernelGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
-    parts = parts_for(w.numel() * size)
-    arguments = _arrays(lam, mu, w, k, alpha), *_contour(ring.size, grad.shape[1], eps), ring.parts(np.float64)
-    work = work_arrays(ring.size, parts, 1, torch.float64)[:, 0]
-    run(numba_kernel.kernel_backward, parts, _array(grad), *arguments, work, _arrays(*gradients))
+        tensors = {"lam": lam, "mu": mu, "w": w, "k": k, "alpha": alpha}
+        return eager.kernel_backward(grad=grad, **tensors, size=size, eps=eps, dtype=dtype)
+    gradients = KernelGradients(*(_zeros_like(t) for t in (lam, mu, w, alpha)))
+    system, length, parts = _arrays(lam, mu, w, k, alpha), grad.shape[1], parts_for(w.numel() * size)
+    in_time, in_frequency = _two_ways(lam, k, length, size)
+    if in_time:
+        run(numba_echoes.kernel_backward, parts, _array(grad), system, *in_time, _arrays(*gradients))
+    if len(in_frequency):
+        m, contour = _contour(size, length, eps)
+        work = work_arrays(m, parts, 1, torch.float64)[:, 0]
+        run(
+            numba_kernel.kernel_backward, parts, _array(grad), system, in_frequency, *contour, work, _arrays(*gradients)
+        )
     return gradients
 
 
@@ -158,17 +169,38 @@ def _sizes(x: Tensor, kernel: Tensor, ring: Ring) -> tuple[Any, ...]:
     return (*x.shape, len(kernel)), ring.size, ring.parts(str(x.dtype).removeprefix("torch."))
 
 
-@functools.lru_cache(maxsize=32)
-def _contour(m: int, length: int, eps: float) -> tuple[Any, ...]:
-    """Return where a transfer function is sampled for 2 m times of a kernel, and what restores them.
+def _two_ways(lam: Tensor, k: Tensor, length: int, size: int) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
+    """Return what the loops over echoes need, nothing if no channel takes them; and the channels for the others."""
+    rows = numba_echoes.plan(*_arrays(lam, k), length, size)
+    chosen = rows[:, 0] > 0
+    channels, others = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+    return (rows, channels, _binomials(int(rows.max()))) if len(channels) else (), others
 
-    These are the frequencies, as multiples of 1/(4 m); all roots of unity of that order; rho, where rho^(2 m) = eps;
-    and rho^-t / m for t < length.
+
+@functools.lru_cache(maxsize=8)
+def _binomials(rows: int) -> NDArray[np.float64]:
+    """Return C(s + j, j), (ECHOES + 1, times), for all times s of some rows."""
+    s = np.arange(rows * numba_echoes.COLUMNS)
+    table = np.ones((numba_echoes.ECHOES + 1, len(s)))
+    for j in range(1, len(table)):
+        table[j] = table[j - 1] * (s + j) / j
+    return table
+
+
+@functools.lru_cache(maxsize=32)
+def _contour(size: int, length: int, eps: float) -> tuple[int, tuple[Any, ...]]:
+    """Return where a transfer function is sampled for at least `size` times of a kernel, and what restores them.
+
+    These are m, half of their number; and the frequencies, as multiples of 1/(4 m), with all roots of unity of that
+    order; rho, where rho^(2 m) = eps; rho^-t / m for t < length; and the transform of m numbers.
     """
-    turns = np.rint(4 * m * Ring.at_least(m).angles).astype(np.int64)
+    ring = Ring.at_least((size + 1) // 2)
+    m = ring.size
+    turns = np.rint(4 * m * ring.angles).astype(np.int64)
     angles = np.arange(4 * m) * (2 * math.pi / (4 * m))
     roots = np.stack((np.cos(angles), np.sin(angles)), axis=-1)
-    return (turns, roots), eps ** (1 / (2 * m)), eps ** (-np.arange(length) / (2 * m)) / m
+    restore = eps ** (-np.arange(length) / (2 * m)) / m
+    return m, ((turns, roots), eps ** (1 / (2 * m)), restore, ring.parts(np.float64))
 
 
 def _array(t: Tensor) -> NDArray[Any]:

@@ -8,9 +8,12 @@ first number, and how far apart two of its times are.
 from typing import Any
 
 from delayssm.backends.butterflies import dft, inverse_dft
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, fragment
 from delayssm.backends.numba_vectors import Complex, Index, Memory, vectorised
 from delayssm.backends.ring import END, LEAF
+
+#: Times of a signal lie far apart in memory, so those of the butterfly that is this many ahead are fetched already.
+_AHEAD = 8
 
 
 def reduced(z: list[Complex], roots: Memory, j: Index | int) -> list[Complex]:
@@ -54,6 +57,11 @@ def row_address(signal: Memory, start: Index, step: Index, t: Index, length: Ind
     return signal.builder.select(t.below(length), inside, outside)
 
 
+def _fetch_ahead(signal: Memory, start: Index, step: Index, times: list[Index], to_write: bool) -> None:
+    for t in times:
+        signal.fetch(signal.address(start + step * (t + _AHEAD)), to_write)
+
+
 @vectorised
 def first(
     signal: Memory, start: Index, step: Index, length: Index, zeros: Memory,
@@ -61,6 +69,7 @@ def first(
 ) -> None:  # fmt: skip
     """Make the outermost pass from a real signal."""
     times = [p + stride * k for k in range(END)]
+    _fetch_ahead(signal, start, step, times, to_write=False)
     x = [signal.load(row_address(signal, start, step, t, length, zeros)) for t in times]
     turned = [roots.everywhere(k).scaled(part) for k, part in enumerate(x[1:])]
     for t, z in zip(times, dft([Complex(x[0], x[0].zero()), *turned]), strict=True):
@@ -74,11 +83,12 @@ def last(
 ) -> None:  # fmt: skip
     """Make the outermost pass backwards, for real parts alone."""
     times = [p + stride * k for k in range(END)]
+    _fetch_ahead(signal, start, step, times, to_write=True)
     for t, z in zip(times, restored([work[t] for t in times], roots, 0), strict=True):
         signal.store(row_address(signal, start, step, t, length, unused), z.re)
 
 
-@compiled()
+@fragment()
 def _descend(work: Array, radix: int, start: int, span: int, roots: Array, j: int) -> None:
     """Make one pass forwards over the problem at `start`, of size `span`."""
     stride = span // radix
@@ -99,7 +109,7 @@ def _descend(work: Array, radix: int, start: int, span: int, roots: Array, j: in
             _forward5(work, p, stride, roots, j)
 
 
-@compiled()
+@fragment()
 def _ascend(work: Array, radix: int, start: int, span: int, roots: Array, j: int) -> None:
     """Make one pass backwards over the problem at `start`, of size `span`."""
     stride = span // radix
@@ -120,7 +130,7 @@ def _ascend(work: Array, radix: int, start: int, span: int, roots: Array, j: int
             _backward5(work, p, stride, roots, j)
 
 
-@compiled()
+@fragment()
 def enter(work: Array, s: int, level: int, span: int, ring: Arrays) -> None:
     """Make the passes, from a level of size `span` on, of all problems that begin at s."""
     radices, offsets, roots = ring
@@ -130,7 +140,7 @@ def enter(work: Array, s: int, level: int, span: int, ring: Arrays) -> None:
         span //= radices[i]
 
 
-@compiled()
+@fragment()
 def leave(work: Array, s: int, level: int, ring: Arrays) -> None:
     """Make the passes backwards, up to a level, of all problems that end at s."""
     radices, offsets, roots = ring
@@ -141,7 +151,7 @@ def leave(work: Array, s: int, level: int, ring: Arrays) -> None:
             _ascend(work, radices[i], s - span, span, roots, offsets[i] + (s // span - 1) * (radices[i] - 1))
 
 
-@compiled()
+@fragment()
 def complete(work: Array, m: int, level: int, span: int, ring: Arrays) -> None:
     """Make the passes of all problems, from a level of size `span` to the innermost."""
     radices, offsets, roots = ring
@@ -151,13 +161,13 @@ def complete(work: Array, m: int, level: int, span: int, ring: Arrays) -> None:
         forward8(work, s, 1, roots, leaves + s // LEAF * (LEAF - 1))
 
 
-@compiled()
+@fragment()
 def transform(work: Array, m: int, ring: Arrays) -> None:
     """Transform m complex vectors in place."""
     complete(work, m, 0, m, ring)
 
 
-@compiled()
+@fragment()
 def transform_back(work: Array, m: int, ring: Arrays) -> None:
     """Apply m times the inverse of `transform`."""
     radices, offsets, roots = ring

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from delayssm.backends import HISTORY_NEAR as NEAR
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, compiled, fragment
 from delayssm.backends.numba_convolution import leaf_product
 from delayssm.backends.numba_fft import enter, first, leave, transform, transform_back
 from delayssm.backends.numba_vectors import VECTOR_BYTES, Complex, Index, Memory, Real, repeat, vectorised
@@ -137,7 +137,7 @@ def _unfold(work: Memory, t: Index, half: Index, scale: Memory, out: Memory) -> 
     out[t], out[t + half] = Complex(z.re, z.re.zero()), Complex(z.im, z.re.zero())
 
 
-@compiled()
+@compiled
 def _level(part: int, parts: int, kernel: Array, width: int, m: int, ring: Arrays, out: Array) -> None:
     lanes = VECTOR_BYTES // kernel.itemsize
     scale = np.full(2, 1 / m, kernel.dtype)
@@ -148,13 +148,13 @@ def _level(part: int, parts: int, kernel: Array, width: int, m: int, ring: Array
         transform(work, m, ring)
 
 
-@compiled()
+@fragment()
 def _ring(rings: Arrays, i: int) -> Arrays:
     counts, radices, offsets, starts, roots = rings
     return radices[i, : counts[i]], offsets[i, : counts[i] + 1], roots[starts[i] : starts[i + 1]]
 
 
-@compiled()
+@fragment()
 def _convolve(
     values: Array, start: int, width: int, m: int, spectrum: Array, ring: Arrays, work: Array, zeros: Array
 ) -> None:
@@ -170,7 +170,7 @@ def _convolve(
         leave(work, s + inner, 0, ring)
 
 
-@compiled()
+@fragment()
 def take_token(
     values: Array, slots: int, width: int, row: int, t: int, x: Array, x_at: int, near: Array, out: Array, to: int,
     low: int, high: int,
@@ -190,7 +190,7 @@ def take_token(
         h += lanes
 
 
-@compiled()
+@fragment()
 def pass_on(
     values: Array, slots: int, width: int, row: int, n: int, spectra: Arrays, rings: Arrays, work: Array, zeros: Array,
     low: int, high: int,
@@ -221,7 +221,7 @@ def pass_on(
                 _add_imaginary(work, t, values, after + t * width + h)
 
 
-@compiled()
+@fragment()
 def _within(h: int, width: int, i: int, spectra: Arrays, rings: Arrays, scale: Array, work: Array, out: Array) -> None:
     """Set out to the transform of the first m = NEAR 2^i samples of the response, over m."""
     near, levels, _ = spectra
@@ -242,7 +242,7 @@ def _within(h: int, width: int, i: int, spectra: Arrays, rings: Arrays, scale: A
     transform(out, m, _ring(rings, i))
 
 
-@compiled()
+@fragment()
 def _take_block(
     values: Array, slots: int, width: int, row: int, t: int, i: int, x: Array, y: Array, at: int, channels: int,
     low: int, high: int, inner: Array, rings: Arrays, work: Array, zeros: Array,
@@ -261,7 +261,7 @@ def _take_block(
             y[at + s * channels + h] += work[2 * s * lanes + h - low]
 
 
-@compiled()
+@compiled
 def _chunk(
     part: int, parts: int, x: Array, y: Array, length: int, channels: int, lengths: Array, position: Array,
     values: Array, slots: int, width: int, limit: int, spectra: Arrays, rings: Arrays, scratch: Array,

@@ -9,14 +9,14 @@ arithmetic that the compiler vectorises. Gradients of a complex z are d/d(re z) 
 
 import numpy as np
 
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, compiled, fragment
 from delayssm.backends.numba_fft import transform, transform_back
 
 #: Frequencies handled at a time: their tables stay in the first-level cache.
 _BLOCK = 128
 
 
-@compiled()
+@fragment()
 def _grid(
     k: int, alpha: float, turns: Array, roots: Array, rho: float, first: int, count: int, u: Array, v: Array, s: Array
 ) -> None:
@@ -37,7 +37,7 @@ def _grid(
         s[0, i], s[1, i] = kr * (ur - 1) - ki * ui, kr * ui + ki * (ur - 1)
 
 
-@compiled()
+@fragment()
 def _resolvents(
     lr: float, li: float, mr: float, mi: float, ur: float, ui: float, vr: float, vi: float
 ) -> tuple[float, float, float, float]:
@@ -52,7 +52,7 @@ def _resolvents(
     return pr * p, pi * p, qr * q, qi * q
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _transfer(d: int, h: int, system: Arrays, points: Arrays, rho: float, work: Array, lane: int, lanes: int) -> None:
     """Set a lane of work to the transfer function of one channel."""
     lam, mu, w, k, alpha = system
@@ -77,7 +77,7 @@ def _transfer(d: int, h: int, system: Arrays, points: Arrays, rho: float, work: 
             work[(2 * (first + i) + 1) * lanes + lane] = Ki[i]
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _transfer_backward(
     d: int, h: int, work: Array, lane: int, lanes: int, system: Arrays, points: Arrays, rho: float, gradients: Arrays
 ) -> None:
@@ -136,50 +136,54 @@ def _transfer_backward(
             g_alpha[h] += (wr * mr - wi * mi) * sum_sr + (wr * mi + wi * mr) * sum_si
 
 
-@compiled()
+@compiled
 def kernel(
-    part: int, parts: int, system: Arrays, points: Arrays, rho: float, restore: Array, ring: Arrays, skip: Array,
-    scratch: Array, out: Array,
+    part: int, parts: int, system: Arrays, channels: Array, points: Arrays, rho: float, restore: Array, ring: Arrays,
+    skip: Array, scratch: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Do a part of the kernel, (D, L, H). restore[t] is rho^-t / m, and scratch[part] a work array of float64."""
-    directions, length, channels = out.shape
+    """Do a part of the kernels, (D, L, H), of some channels.
+
+    restore[t] is rho^-t / m, and scratch[part] a work array of float64.
+    """
+    directions, length, _ = out.shape
     work, m = scratch[part], len(points[0])
     lanes = len(work) // (2 * m)
-    blocks = (channels + lanes - 1) // lanes
+    blocks = (len(channels) + lanes - 1) // lanes
     for task in range(part, directions * blocks, parts):
         d, first = task // blocks, task % blocks * lanes
-        count = min(lanes, channels - first)
+        count = min(lanes, len(channels) - first)
         for lane in range(count):
-            _transfer(d, first + lane, system, points, rho, work, lane, lanes)
+            _transfer(d, channels[first + lane], system, points, rho, work, lane, lanes)
         transform_back(work, m, ring)
         for t in range(length):
             at = 2 * t * lanes if t < m else (2 * (t - m) + 1) * lanes
             for lane in range(count):
-                out[d, t, first + lane] = work[at + lane] * restore[t]
+                out[d, t, channels[first + lane]] = work[at + lane] * restore[t]
         if d == 0:
             for lane in range(count):
-                out[0, 0, first + lane] = work[lane] * restore[0] + skip[first + lane]
+                h = channels[first + lane]
+                out[0, 0, h] = work[lane] * restore[0] + skip[h]
 
 
-@compiled()
+@compiled
 def kernel_backward(
-    part: int, parts: int, grad: Array, system: Arrays, points: Arrays, rho: float, restore: Array, ring: Arrays,
-    scratch: Array, gradients: Arrays,
+    part: int, parts: int, grad: Array, system: Arrays, channels: Array, points: Arrays, rho: float, restore: Array,
+    ring: Arrays, scratch: Array, gradients: Arrays,
 ) -> None:  # fmt: skip
     """Do a part of the backward pass; gradients begin as zeros."""
-    directions, length, channels = grad.shape
+    directions, length, _ = grad.shape
     work, m = scratch[part], len(points[0])
     lanes = len(work) // (2 * m)
-    blocks = (channels + lanes - 1) // lanes
+    blocks = (len(channels) + lanes - 1) // lanes
     for block in range(part, blocks, parts):
         first = block * lanes
-        count = min(lanes, channels - first)
+        count = min(lanes, len(channels) - first)
         for d in range(directions):
             work[:] = 0.0
             for t in range(length):
                 at = 2 * t * lanes if t < m else (2 * (t - m) + 1) * lanes
                 for lane in range(count):
-                    work[at + lane] = grad[d, t, first + lane] * restore[t]
+                    work[at + lane] = grad[d, t, channels[first + lane]] * restore[t]
             transform(work, m, ring)
             for lane in range(count):
-                _transfer_backward(d, first + lane, work, lane, lanes, system, points, rho, gradients)
+                _transfer_backward(d, channels[first + lane], work, lane, lanes, system, points, rho, gradients)

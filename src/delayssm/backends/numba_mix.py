@@ -20,7 +20,7 @@ _LANES = VECTOR_BYTES // 4
 def mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     if not _mixable(y, weight, bias):
         return eager.mix(y, weight, bias, mask)
-    y, (B, L, H) = y.contiguous(), y.shape
+    y, bias, (B, L, H) = y.contiguous(), _own(bias), y.shape
     out, z = torch.empty_like(y), y.new_empty(B, L, 2 * H)
     room = y.new_empty(min(_TOKENS, B * L), H)
     for piece in _pieces(B, L):
@@ -33,7 +33,7 @@ def mix(y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None) -> tuple[T
 def mix_backward(grad: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, z: Tensor) -> MixGradients:
     if not _mixable(grad, y, weight):
         return eager.mix_backward(grad, y, weight, bias, mask, z)
-    y, grad, (B, L, H) = y.contiguous(), grad.contiguous(), y.shape
+    y, grad, bias, (B, L, H) = y.contiguous(), grad.contiguous(), _own(bias), y.shape
     g_y, g_weight, g_bias = torch.empty_like(y), torch.zeros_like(weight), y.new_zeros(2 * H)
     room, g_room, g_z = (y.new_empty(min(_TOKENS, B * L), width) for width in (H, H, 2 * H))
     sums = y.new_empty(-(-len(g_z) // _SUMMED), 2 * H)
@@ -74,6 +74,11 @@ def _bend(y: Tensor, mask: Tensor | None, piece: tuple[slice, slice], room: Tens
     return bent
 
 
+def _own(parameter: Tensor) -> Tensor:
+    """Return a copy: torch cannot free the storage of a tensor that numpy has seen, and FSDP frees parameters."""
+    return parameter.detach().clone()
+
+
 def _flat(*tensors: Tensor) -> tuple[Array, ...]:
     return tuple(t.contiguous().view(-1).numpy() for t in tensors)
 
@@ -105,7 +110,7 @@ def _gate_vector_backward(
         sums.store(sums.address(total + offset), sums.load(sums.address(total + offset)) + g)
 
 
-@compiled()
+@compiled
 def _gate(part: int, parts: int, z: Array, bias: Array, out: Array) -> None:
     """Set out (tokens, H) to a sigmoid(b) for z + bias = (a, b), (tokens, 2 H); all are flat."""
     width = len(bias) // 2
@@ -118,7 +123,7 @@ def _gate(part: int, parts: int, z: Array, bias: Array, out: Array) -> None:
             _gate_vector(z, 2 * token * width + h, width, bias, h, out, token * width + h)
 
 
-@compiled()
+@compiled
 def _gate_backward(part: int, parts: int, grad: Array, z: Array, bias: Array, g_z: Array, sums: Array) -> None:
     """Set g_z (tokens, 2 H) for the gradient of the result of `_gate`, and add up those of every so many tokens."""
     width = len(bias) // 2

@@ -5,10 +5,10 @@ full and never sliced, because making a slice takes as long as several modes; sm
 handing over an array takes as long as well.
 """
 
-from delayssm.backends.numba_compile import Array, compiled
+from delayssm.backends.numba_compile import Array, compiled, fragment
 
 
-@compiled(inline=True)
+@fragment(inline=True)
 def step(
     row: int, h: int, t: int, xt: float, k: int, first: int, a: float, coefs: Array, state: Array, feedback: Array
 ) -> float:
@@ -36,7 +36,7 @@ def step(
     return 2 * out
 
 
-@compiled()
+@compiled
 def scan(
     part: int, parts: int, coefs: Array, k: Array, alpha: Array, x: Array, lengths: Array, position: Array,
     state: Array, feedback: Array, y: Array,

@@ -14,7 +14,7 @@ from numba import carray, types
 
 from delayssm.backends import HISTORY_NEAR as NEAR
 from delayssm.backends.numba_calls import ask, pointer, start_team, tell
-from delayssm.backends.numba_compile import Array, callback, compiled
+from delayssm.backends.numba_compile import Array, callback, compiled, fragment
 from delayssm.backends.numba_history import pass_on, take_token
 from delayssm.backends.numba_recurrence import step
 from delayssm.backends.numba_vectors import VECTOR_BYTES, Index, Memory, Real, repeat, vectorised
@@ -119,10 +119,10 @@ _products_4x4, _products_4x1, _products_1x4, _products_1x1 = (
 
 @vectorised
 def _fetch(values: Memory, at: Index) -> None:
-    values.fetch(values.address(at))
+    values.fetch(values.address(at), to_write=True)
 
 
-@compiled()
+@fragment()
 def _multiply(
     weight: Array,
     first: int,
@@ -158,7 +158,7 @@ def _multiply(
                     out[to + along * r + o] += weight[(first + o) * channels + h] * u[r * width + h]
 
 
-@compiled()
+@fragment()
 def _layer_norm(x: Array, at: int, gain: Array, shift: Array, eps: float, y: Array, to: int) -> None:
     H = len(gain)
     total = squares = 0.0
@@ -172,7 +172,7 @@ def _layer_norm(x: Array, at: int, gain: Array, shift: Array, eps: float, y: Arr
         y[to + h] = (x[at + h] - mean) * scale * gain[h] + shift[h]
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _normalise(block: Any, H: int, W: int, low: int, high: int, x: Array, y: Array) -> None:
     """Normalise rows low..high-1 of x into y."""
     gain = carray(pointer(block.gain), (H,), np.float32)
@@ -189,7 +189,7 @@ def _normalise(block: Any, H: int, W: int, low: int, high: int, x: Array, y: Arr
             _layer_norm(x, row * W, gain, shift, block.eps, y, row * W)
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _ssm(block: Any, model: Any, x: Array, y: Array, work: Array, low: int, high: int) -> None:
     """Set channels low..high-1 of y to what the SSM makes of x, and advance its memory."""
     B, H, W, limit = model.batch, model.channels, model.width, model.max_length
@@ -242,13 +242,13 @@ def _ssm(block: Any, model: Any, x: Array, y: Array, work: Array, low: int, high
                 y[row * W + h] = out + D[h] * xt
 
 
-@compiled()
+@fragment()
 def _wait(model: Any, parts: int) -> None:
     if parts > 1:
         tell(model.barrier)
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _token(part: int, parts: int, model: Any) -> None:
     """Do the part of one thread."""
     B, H, W = model.batch, model.channels, model.width
@@ -313,7 +313,7 @@ def member() -> int:
     return callback(_member, types.void(types.int64))
 
 
-@compiled()
+@compiled
 def decode(model_at: int) -> int:
     """Run one token through a model, from its input to its result.
 

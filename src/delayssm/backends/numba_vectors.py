@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numba
@@ -80,6 +80,10 @@ class Real:
     def constant(self, number: float) -> Real:
         """Return a number of the same kind."""
         return Real(self.builder, self._constant(number))
+
+    def constants(self, numbers: Iterable[float]) -> Real:
+        """Return a number for each lane."""
+        return Real(self.builder, ir.Constant(self.value.type, list(numbers)))
 
     def clipped(self, bound: float) -> Real:
         """Return the nearest number between -bound and bound; NaN stays NaN."""
@@ -177,14 +181,17 @@ class Memory:
         pointer = self.builder.bitcast(address, self.kind.as_pointer())
         self.builder.store(vector.value, pointer, align=self.size)
 
-    def fetch(self, address: Any) -> None:
-        """Bring the cache line of an address near, to be read and written soon, without waiting for it."""
+    def fetch(self, address: Any, to_write: bool = False) -> None:
+        """Bring the cache line of an address near, to be read or written soon, without waiting for it.
+
+        The address need not exist.
+        """
         pointer = self.builder.bitcast(address, ir.IntType(8).as_pointer())
         kinds = [pointer.type, *[_LANE] * 3]
         prefetch = self.builder.module.declare_intrinsic(
             "llvm.prefetch", [pointer.type], ir.FunctionType(ir.VoidType(), kinds)
         )
-        for_writing, keep_near, data = (ir.Constant(_LANE, value) for value in (1, 3, 1))
+        for_writing, keep_near, data = (ir.Constant(_LANE, value) for value in (int(to_write), 3, 1))
         self.builder.call(prefetch, [pointer, for_writing, keep_near, data])
 
     def store_number(self, address: Any, number: Any) -> None:
@@ -203,9 +210,10 @@ class Memory:
 
     def everywhere(self, i: Index | int) -> Complex:
         """Return complex number i, the same in all lanes."""
-        return Complex(self._repeat(i * 2), self._repeat(i * 2 + 1))
+        return Complex(self.number(i * 2), self.number(i * 2 + 1))
 
-    def _repeat(self, i: Index | int) -> Real:
+    def number(self, i: Index | int) -> Real:
+        """Return real number i, the same in all lanes."""
         undefined = ir.Constant(self.kind, ir.Undefined)
         number = self.builder.load(self.address(i), align=self.size)
         vector = self.builder.insert_element(undefined, number, ir.Constant(_LANE, 0))
@@ -238,11 +246,11 @@ def vectorised(function: Callable[..., None]) -> Any:
     return intrinsic(define)
 
 
-def repeat(count: Index, start: list[Real], body: Callable[[Index, list[Real]], list[Real]]) -> list[Real]:
+def repeat(count: Index | int, start: list[Real], body: Callable[[Index, list[Real]], list[Real]]) -> list[Real]:
     """Emit a loop: body(i, values) returns the values after round i; return those after the last."""
-    builder = count.builder
+    builder = start[0].builder
     slots = [cgutils.alloca_once_value(builder, value.value) for value in start]
-    with cgutils.for_range(builder, count.value) as loop:
+    with cgutils.for_range(builder, _integer(count)) as loop:
         values = [Real(builder, builder.load(slot)) for slot in slots]
         for slot, value in zip(slots, body(Index(builder, loop.index), values), strict=True):
             builder.store(value.value, slot)

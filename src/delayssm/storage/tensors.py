@@ -24,12 +24,15 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, st
 
 def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors and what `write` was told about them, or raise `Damaged`."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        # `safe_open` opens a file twice, and another process may replace it in between.
+        content = path.read_bytes()
+        # Copied, because tensors inside of `content` cannot be resized, and lie at addresses of any alignment.
+        tensors: dict[str, Tensor] = {name: tensor.clone() for name, tensor in sorted(load(content).items())}
+        about = _metadata(content)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except (SafetensorError, OSError) as error:
@@ -39,6 +42,13 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     if about.pop("digest", None) != _digest(tensors, about):
         raise Damaged(f"{path} is damaged: its content does not match its checksum")
     return tensors, about
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return what a valid file says beside its tensors: its header is JSON, after eight bytes that give its size."""
+    size = int.from_bytes(content[:8], "little")
+    header: dict[str, dict[str, str]] = json.loads(content[8 : 8 + size])
+    return header.get("__metadata__") or {}
 
 
 def _digest(tensors: dict[str, Tensor], about: dict[str, str]) -> str:

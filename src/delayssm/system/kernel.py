@@ -1,6 +1,6 @@
 """The convolution kernel of a delay system, from its transfer function on a shifted contour (section 4).
 
-Delayed feedback leaves no closed form in time, but in frequency there is one:
+Whatever the delay, it has a simple form in frequency:
 
     K(z) = sum_n c_n b_n / (1 - lam_n z^-1 - mu_n z^-k [(1 - alpha) + alpha z^-1]).
 

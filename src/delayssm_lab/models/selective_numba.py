@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from delayssm.backends.numba_compile import Array, Arrays, compiled
+from delayssm.backends.numba_compile import Array, Arrays, compiled, fragment
 
 _LOG2_E = np.float32(1.4426950408889634)
 _LN_2 = np.float32(0.6931471805599453)
@@ -17,7 +17,7 @@ _LN_2 = np.float32(0.6931471805599453)
 _HALVES = np.array([0.5**k for k in range(127)] + [0.0], np.float32)
 
 
-@compiled(inline=True)
+@fragment(inline=True)
 def _exp(x: Any) -> Any:
     """Return exp(x) for x <= 0: 2^-k exp(r), |r| <= ln(2) / 2, as a polynomial that fits in registers."""
     k = np.float32(np.floor(np.float32(0.5) - x * _LOG2_E))
@@ -33,7 +33,7 @@ def _exp(x: Any) -> Any:
     return _HALVES[np.int32(k)] * p
 
 
-@compiled()
+@compiled
 def forward(part: int, parts: int, u: Array, dt: Array, A: Array, B: Array, C: Array, y: Array) -> None:
     """Compute the outputs of the scan into y."""
     rows, L, D = u.shape
@@ -51,7 +51,7 @@ def forward(part: int, parts: int, u: Array, dt: Array, A: Array, B: Array, C: A
                 y[row, t, d] = total
 
 
-@compiled()
+@compiled
 def backward(
     part: int, parts: int, u: Array, dt: Array, A: Array, B: Array, C: Array, grad_y: Array, gradients: Arrays
 ) -> None:

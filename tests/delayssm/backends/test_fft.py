@@ -1,7 +1,9 @@
 """The transform over channels, from its butterflies up."""
 
 import math
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,16 @@ from delayssm.backends import numba_convolution, numba_fft
 from delayssm.backends.butterflies import dft, inverse_dft
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.ring import Ring
+
+
+@numba.njit
+def _transform(work: np.ndarray, m: int, ring: Any) -> None:
+    numba_fft.transform(work, m, ring)
+
+
+@numba.njit
+def _transform_back(work: np.ndarray, m: int, ring: Any) -> None:
+    numba_fft.transform_back(work, m, ring)
 
 
 @pytest.mark.parametrize("radix", [2, 3, 4, 5, 8])
@@ -37,7 +49,7 @@ def test_transform_evaluates_at_the_points_of_the_ring(length: int, dtype: type)
     m = ring.size
     signal = np.random.default_rng(length).normal(size=(m, 2, lanes)).astype(dtype)
     work = signal.reshape(-1).copy()
-    numba_fft.transform(work, m, ring.parts(dtype))
+    _transform(work, m, ring.parts(dtype))
     spectrum = work.reshape(m, 2, lanes)
     # Points are e^(2 pi i angle): turned by a quarter of a turn over m, they are the points of an ordinary transform.
     z = (signal[:, 0] + 1j * signal[:, 1]) * np.exp(2j * math.pi * np.arange(m) / (4 * m))[:, None]
@@ -46,7 +58,7 @@ def test_transform_evaluates_at_the_points_of_the_ring(length: int, dtype: type)
     tolerance = {np.float32: 5e-7, np.float64: 1e-15}[dtype]
     error = np.linalg.norm(spectrum[:, 0] + 1j * spectrum[:, 1] - truth) / np.linalg.norm(truth)
     assert error <= tolerance
-    numba_fft.transform_back(work, m, ring.parts(dtype))
+    _transform_back(work, m, ring.parts(dtype))
     np.testing.assert_allclose(work.reshape(m, 2, lanes) / m, signal, atol=20 * tolerance)
 
 
@@ -62,5 +74,5 @@ def test_transform_of_real_signals(length: int, dtype: type) -> None:
     numbers = np.zeros((rows, m, 2, lanes), dtype)
     numbers[:, :length, 0] = x
     for signal, spectrum in zip(numbers.reshape(rows, -1), work, strict=True):
-        numba_fft.transform(signal, m, parts)
+        _transform(signal, m, parts)
         assert np.linalg.norm(spectrum - signal) <= np.finfo(dtype).eps * np.linalg.norm(signal)

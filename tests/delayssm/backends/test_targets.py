@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TESTS = [
+    "tests/delayssm/backends/test_echoes.py",
     "tests/delayssm/backends/test_fft.py",
     "tests/delayssm/system/test_convolution.py",
     "tests/delayssm/system/test_mixing.py",

@@ -29,7 +29,7 @@ TWO_PROCESSES = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     settings = {"batch_size": 7, "validation_size": 9, "rows_at_once": 3}  # shares are unequal
-    run_ = tiny(DS4D.with_layer(dropout=0.0), **settings)
+    run_ = tiny(DS4D.with_layer(d_model=16, dropout=0.0), **settings)
     one, two = create(tmp_path / "one", run_), create(tmp_path / "two", run_)
     runs.train_to(two, 3)  # begun alone, and the rest by two
     code, out, errors = run(*TWO_PROCESSES, "-m", "delayssm_lab", "resume", two)
@@ -71,7 +71,7 @@ class Sharding:
         return contextlib.nullcontext()
 
 directory = Path(sys.argv[1])
-run = tiny(DS4D.with_layer(dropout=0.0))
+run = tiny(DS4D.with_layer(d_model=16, dropout=0.0))
 for stop in (6, 12):  # to the middle, and from its checkpoint to the end
     accelerator = Sharding(training.make_accelerator(run))
     trainer = training.Trainer(run, directory, accelerator, Silent())
@@ -89,7 +89,7 @@ def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     script.write_text(SHARDED)
     code, _, errors = finish(start(*TWO_PROCESSES, script, tmp_path / "two", environment=IMPORTABLE))
     assert code == 0, errors
-    training.train(create(tmp_path / "one", tiny(DS4D.with_layer(dropout=0.0))), Silent())
+    training.train(create(tmp_path / "one", tiny(DS4D.with_layer(d_model=16, dropout=0.0))), Silent())
     a, b = runs.state(tmp_path / "one"), runs.state(tmp_path / "two")
     assert a.keys() == b.keys()
     for name in a:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delayssm.backends.numba_compile import Array, compiled
+from delayssm.backends.numba_compile import Array, compiled, fragment
 from delayssm_lab.data.generate.pathfinder_stamps import Stamps
 
 _FULL = 255
@@ -35,7 +35,7 @@ class Rules(NamedTuple):
     min_total_probability: int  #: a snake fails if the probabilities of its turns sum to less
 
 
-@compiled()
+@fragment()
 def _random_bits(state: Array) -> Any:
     """Return the next 64 random bits of splitmix64."""
     state[0] += _GOLDEN
@@ -45,13 +45,13 @@ def _random_bits(state: Array) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@compiled()
+@fragment()
 def _random_below(state: Array, n: Any) -> Any:
     """Return a random integer in 0 to n - 1."""
     return np.int64(_random_bits(state) % np.uint64(n))
 
 
-@compiled(inline=True)
+@fragment(inline=True)
 def _overlap(image: Array, stamp: Array, y: Any, x: Any) -> Any:
     """Return the overlapping views of an image and a stamp whose first corner is at (y, x)."""
     top, left = max(0, -y), max(0, -x)
@@ -59,7 +59,7 @@ def _overlap(image: Array, stamp: Array, y: Any, x: Any) -> Any:
     return image[y + top : y + bottom, x + left : x + right], stamp[top:bottom, left:right]
 
 
-@compiled()
+@fragment()
 def _paste(image: Array, stamp: Array, y: Any, x: Any) -> None:
     """Paste a stamp at (y, x): the maximum of image and stamp."""
     below, above = _overlap(image, stamp, y, x)
@@ -68,7 +68,7 @@ def _paste(image: Array, stamp: Array, y: Any, x: Any) -> None:
             below[i, j] = max(below[i, j], above[i, j])
 
 
-@compiled()
+@fragment()
 def _fits(occupied: Array, mask: Array, y: Any, x: Any) -> Any:
     """Return whether a mask at (y, x) keeps clear of the occupied pixels."""
     below, above = _overlap(occupied, mask, y, x)
@@ -79,19 +79,19 @@ def _fits(occupied: Array, mask: Array, y: Any, x: Any) -> Any:
     return True
 
 
-@compiled()
+@fragment()
 def _inside(size: Any, y: Any, x: Any) -> Any:
     return 0 <= y < size and 0 <= x < size
 
 
-@compiled()
+@fragment()
 def _occupy(stamps: Stamps, occupied: Array, paddle: Array) -> None:
     """Add the mask of a paddle to the occupied pixels."""
     half = stamps.mask.shape[1] // 2
     _paste(occupied, stamps.mask[paddle[2]], paddle[0] - half, paddle[1] - half)
 
 
-@compiled()
+@fragment()
 def _moved(at: Any, by: Any) -> Any:
     """Return at + by, rounded up to a whole pixel.
 
@@ -101,7 +101,7 @@ def _moved(at: Any, by: Any) -> Any:
     return np.int64(np.ceil(at + by))
 
 
-@compiled()
+@fragment()
 def _start(stamps: Stamps, size: Any, snake: Array, pivot: Array, y: Any, x: Any, direction: Any) -> Any:
     """Place a first paddle at (y, x), and return whether it and its pivot are inside the image."""
     snake[0, 0], snake[0, 1], snake[0, 2] = y, x, direction
@@ -110,7 +110,7 @@ def _start(stamps: Stamps, size: Any, snake: Array, pivot: Array, y: Any, x: Any
     return _inside(size, head_y, head_x) and _inside(size, pivot[0], pivot[1])
 
 
-@compiled()
+@fragment()
 def _is_free(occupied: Array, reach: Array, border: Any, y: Any, x: Any) -> Any:
     """Return whether the reach of a first paddle at (y, x) is free and outside of the border."""
     size = occupied.shape[0]
@@ -121,7 +121,7 @@ def _is_free(occupied: Array, reach: Array, border: Any, y: Any, x: Any) -> Any:
     return True
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _draw_free(state: Array, occupied: Array, reach: Array, border: Any, low: Any) -> Any:
     """Draw a free pixel (y, x) at least `low` pixels from the edges; return (-1, -1) if there is none.
 
@@ -144,7 +144,7 @@ def _draw_free(state: Array, occupied: Array, reach: Array, border: Any, low: An
     return low + pixel // span, low + pixel % span
 
 
-@compiled()
+@fragment()
 def _start_snake(
     stamps: Stamps, rules: Rules, state: Array, occupied: Array, border: Any, snake: Array, pivot: Array
 ) -> Any:
@@ -162,7 +162,7 @@ def _start_snake(
     return False
 
 
-@compiled()
+@fragment()
 def _start_second(stamps: Stamps, rules: Rules, state: Array, first: Array, snake: Array, pivot: Array) -> Any:
     """Place the first paddle of the second target, `seed_distance` from the first; return whether that succeeded."""
     for _ in range(rules.paddle_retries + 1):
@@ -173,7 +173,7 @@ def _start_second(stamps: Stamps, rules: Rules, state: Array, first: Array, snak
     return False
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _extend(stamps: Stamps, rules: Rules, state: Array, occupied: Array, snake: Array, k: Any, pivot: Array) -> Any:
     """Add paddle k to a snake, and return whether that succeeded."""
     step, turn = stamps.step[snake[k - 1, 2]], stamps.turn[snake[k - 1, 2]]
@@ -205,7 +205,7 @@ def _extend(stamps: Stamps, rules: Rules, state: Array, occupied: Array, snake: 
     return False
 
 
-@compiled()
+@fragment()
 def _clear(occupied: Array, padding: Any) -> None:
     """Mark all pixels free except the padding. This runs at every attempt, and explicit loops compile well."""
     size = occupied.shape[0]
@@ -217,7 +217,7 @@ def _clear(occupied: Array, padding: Any) -> None:
             occupied[y, x] = occupied[y, size - 1 - x] = _FULL
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _place_targets(stamps: Stamps, rules: Rules, state: Array, occupied: Array, snakes: Array) -> Any:
     """Place both target contours, a paddle of each in turn, and return whether that succeeded."""
     pivots = np.empty((2, 2), np.int64)
@@ -234,7 +234,7 @@ def _place_targets(stamps: Stamps, rules: Rules, state: Array, occupied: Array, 
     return True
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _place_distractor(stamps: Stamps, rules: Rules, state: Array, occupied: Array, snake: Array) -> None:
     """Place a distractor, or fill it with -1 if it does not fit."""
     pivot = np.empty(2, np.int64)
@@ -250,13 +250,13 @@ def _place_distractor(stamps: Stamps, rules: Rules, state: Array, occupied: Arra
     snake[:] = -1
 
 
-@compiled()
+@fragment()
 def _patch_coordinate(size: Any, n: Any, at: Any) -> Any:
     """Return the coordinate in a patch of n pixels that is as far from the edges as `at` in `size` pixels."""
     return max(min(at, n // 2), at - (size - n))
 
 
-@compiled()
+@fragment()
 def _paint(layer: Array, stamps: Stamps, snakes: Array) -> None:
     """Paste the paddles of snakes (S, K, 3) onto a layer."""
     half = stamps.paddle.shape[1] // 2
@@ -266,7 +266,7 @@ def _paint(layer: Array, stamps: Stamps, snakes: Array) -> None:
                 _paste(layer, stamps.paddle[snakes[s, k, 2]], snakes[s, k, 0] - half, snakes[s, k, 1] - half)
 
 
-@compiled()
+@fragment(makes_arrays=True)
 def _image(
     stamps: Stamps, rules: Rules, state: Array, targets: Array, distractors: Array, markers: Array, layers: Array
 ) -> Any:
@@ -291,7 +291,7 @@ def _image(
     return -1
 
 
-@compiled()
+@compiled
 def draw(stamps: Stamps, rules: Rules, keys: Array, rows: Array, out: tuple[Array, Array, Array, Array, Array]) -> None:
     """Draw the images of these rows into `out`, the fields of Placements.
 
