@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 #: The parts of each package. Each may use itself and those before it.
 ORDER = {
     "delayssm": [
-        "config", "backends", "storage", "system", "layers", "models", "suggestion", "allocator", "hf", "estimators", "export",
+        "config", "backends", "storage", "system", "layers", "models", "suggestion", "allocator", "hf", "estimators",
+        "export",
     ],
     "delayssm_lab": [
         "environment", "display", "pretrained", "data", "models", "tasks", "training", "listener", "recipes", "report",
