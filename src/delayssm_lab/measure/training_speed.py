@@ -32,6 +32,7 @@ class TrainingSpeed(OnDevice[Point]):
 
     shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096), (32, 1024), (32, 2048), (32, 4096), (32, 8192), (2, 16_384))
     textbook_shapes: tuple[Shape, ...] = ((8, 1024), (8, 4096))
+    bfloat16_shapes: tuple[Shape, ...] = ((8, 1024), (32, 1024))  # minutes per step where a CPU only emulates it
     breakdown_shapes: tuple[Shape, ...] = ((8, 1024), (32, 1024))
     rounds: int = 2
     s4d: StackSize = BASELINE
@@ -44,7 +45,8 @@ class TrainingSpeed(OnDevice[Point]):
         for turn, shape in product(range(self.rounds), self.shapes):  # a ratio is of measurements in close succession
             models: list[tuple[StackSize, Code]] = [(self.ds4d, "dense products")]
             models += [(stack, "library") for stack in (self.s4d, self.ds4d, self.matched)]
-            models += [(self.ds4d, "bfloat16 products")]
+            if shape in self.bfloat16_shapes:
+                models += [(self.ds4d, "bfloat16 products")]
             if shape in self.textbook_shapes and turn == 0:
                 models += [(self.ds4d, "textbook"), (self.ds4d, "textbook, memory kept")]
             points += [TrainingStep(stack, code, *shape, turn, self.device) for stack, code in models]
