@@ -8,15 +8,16 @@ counts, not only copying. For features f of inputs and g of targets, centred and
                                                         V_i(k)  = sum over t of f_i(x_(t-k))^2,
 
 which has the mean (number of i, j) if nothing depends on anything. All lags come from one correlation by FFT. What is
-significant is decided by data whose targets were shuffled. The lag with the highest score is found first. What it
-explains is then subtracted from g, and the next one is looked for in the rest, so that an echo of a lag in the
-inputs' own correlation is no lag of its own.
+significant is decided by data whose targets were shuffled. Of the significant lags, the one with the highest score is
+found first. What it explains is then subtracted from g, and the next one must also be significant in the rest, so that
+an echo of a lag in the inputs' own correlation is no lag of its own.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,7 @@ class DelayEvidence:
 
         Without any lag, all are on the grid.
         """
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, not {channels}")
-        placed = (channels + 1) // 2 if self.lags else 0
-        found = [float(self.lags[i % len(self.lags)]) for i in range(placed)]
-        spread = channels - placed
-        grid = [1 + (j + 0.5) / spread * (self.max_delay - 2) for j in range(spread)]
-        return torch.tensor(found + grid, dtype=torch.float64)
+        return place_delays(self.lags, self.max_delay, channels)
 
     def draw(self, axes: Axes) -> None:
         """Draw the scores with the threshold and the lags that were found."""
@@ -80,6 +75,17 @@ class DelayEvidence:
         axes.plot(self.lags, self.scores[list(self.lags)], "C3v", markersize=5, label="suggested delays")
         axes.set(xlabel="lag (steps)", ylabel="score (standard deviations)", yscale="symlog")
         axes.legend()
+
+
+def place_delays(lags: Sequence[float], max_delay: int, channels: int) -> Float[Tensor, " channels"]:
+    """Return delays for the channels of a layer: half of them at given lags, in turn, and the rest on the grid."""
+    if channels < 1:
+        raise ValueError(f"channels must be at least 1, not {channels}")
+    placed = (channels + 1) // 2 if lags else 0
+    found = [float(lags[i % len(lags)]) for i in range(placed)]
+    spread = channels - placed
+    grid = [1 + (j + 0.5) / spread * (max_delay - 2) for j in range(spread)]
+    return torch.tensor(found + grid, dtype=torch.float64)
 
 
 def suggest_delays(
@@ -130,15 +136,16 @@ def delay_evidence(
     lags = min(max_delay, x.shape[1])
     search = _Search(f, g, valid, lags)
     search.explain(range(min(RECENT, lags)))
-    scores = search.scores(search.rest)
-    threshold = _threshold([float(search.scores(_shuffled(search.rest, random)).max()) for _ in range(SHUFFLES)])
+    scores = search.scores()
+    threshold = _threshold([float(search.scores_by_chance(random).max()) for _ in range(SHUFFLES)])
     found: list[int] = []
+    significant = scores > threshold
     current = scores
     while len(found) < MOST and float(current.max()) > threshold:
         found.append(int(current.argmax()))
+        significant[found[-1]] = False  # what is left of a lag that was found is no new one
         search.explain([found[-1]])
-        current = search.scores(search.rest)
-        current[found] = -math.inf  # what is left of a lag that was found is no new one
+        current = torch.where(significant, search.scores(), -math.inf)
     padded = np.zeros(max_delay)
     padded[:lags] = scores.numpy()
     return DelayEvidence(tuple(found), padded, threshold, max_delay)
@@ -161,12 +168,8 @@ class _Search:
         self.rest = g
         self._known: list[int] = []
         self._spectra = torch.fft.rfft(f, self._size, dim=1)
-        energy = torch.fft.rfft(f.square(), self._size, dim=1)
-        there = torch.fft.rfft(valid.to(f.dtype), self._size, dim=1)[..., None]
-        self._energy = self._correlation((there * energy.conj()).sum(0))
-        pairs = torch.fft.rfft((f != 0).any(-1).to(f.dtype), self._size, dim=1)[..., None]
-        self._counted = self._correlation((there * pairs.conj()).sum(0))[:, 0] > FEWEST_PAIRS - 0.5
-        self._counted[:RECENT] = False
+        known = (f != 0).any(-1, keepdim=True).to(f.dtype)
+        self._squares = torch.fft.rfft(torch.cat([f.square(), known], -1), self._size, dim=1)
 
     @property
     def _size(self) -> int:
@@ -176,20 +179,38 @@ class _Search:
         correlation: Tensor = torch.fft.irfft(spectrum, self._size, dim=0)
         return correlation[: self._lags]
 
-    def scores(self, g: Float[Tensor, "B L q"]) -> Float[Tensor, " lags"]:
-        """Return the score of each lag, in standard deviations of independent data."""
-        spectra = torch.fft.rfft(g, self._size, dim=1)
-        C = self._correlation(torch.einsum("bwj,bwi->wij", spectra, self._spectra.conj()))
-        variance = g.square().sum((0, 1)) / self._valid.sum()
-        expected = self._energy.clamp(min=1e-9)[..., None] * variance.clamp(min=1e-12)
+    def scores(self, order: Int[Tensor, " B"] | None = None, shift: int = 0) -> Float[Tensor, " lags"]:
+        """Return the score of each lag, in standard deviations of independent data.
+
+        With an order of rows, or a shift in time, each row of inputs meets the targets of another row or time.
+        """
+        g, valid = self.rest, self._valid
+        if order is not None:
+            g, valid = g[order], valid[order]
+        g, valid = g.roll(shift, dims=1), valid.roll(shift, dims=1)
+        C = self._correlation(torch.einsum("bwj,bwi->wij", torch.fft.rfft(g, self._size, dim=1), self._spectra.conj()))
+        there = torch.fft.rfft(valid.to(g.dtype), self._size, dim=1)[..., None]
+        sums = self._correlation((there * self._squares.conj()).sum(0))
+        V, pairs = sums[:, :-1], sums[:, -1]
+        variance = g.square().sum((0, 1)) / valid.sum()
+        expected = V.clamp(min=1e-9)[..., None] * variance.clamp(min=1e-12)
         count = C.shape[1] * C.shape[2]
-        score = (C.square() / expected).sum((1, 2))
-        return torch.where(self._counted, (score - count) / math.sqrt(2 * count), 0.0)
+        score = ((C.square() / expected).sum((1, 2)) - count) / math.sqrt(2 * count)
+        lag = torch.arange(self._lags)
+        return torch.where((pairs > FEWEST_PAIRS - 0.5) & (lag >= RECENT), score, 0.0)
+
+    def scores_by_chance(self, random: np.random.Generator) -> Float[Tensor, " lags"]:
+        """Return scores of inputs with the targets of other rows; of a single series, with those of other times."""
+        rows, length, _ = self.rest.shape
+        if rows == 1:
+            return self.scores(shift=int(random.integers(length // 4, 3 * length // 4 + 1)))
+        order = random.permutation(rows)
+        following = order[(np.argsort(order) + int(random.integers(1, rows))) % rows]  # never its own targets
+        return self.scores(torch.from_numpy(following))
 
     def explain(self, lags: range | list[int]) -> None:
         """Subtract from the targets' features what the inputs say about them at these lags, and at those before."""
         self._known += lags
-        length = self._f.shape[1]
         rows, times = self._valid.nonzero(as_tuple=True)
         columns = []
         for lag in self._known:
@@ -200,7 +221,6 @@ class _Search:
         gram += 1e-6 * (gram.trace() / len(gram) + 1e-12) * torch.eye(len(gram), dtype=gram.dtype)
         self.rest = torch.zeros_like(self._g)
         self.rest[rows, times] = Y - X @ torch.linalg.solve(gram, X.T @ Y)
-        assert self.rest.shape[1] == length
 
 
 def _data(name: str, values: ArrayLike | Tensor) -> Tensor:
@@ -249,16 +269,6 @@ def _whitened(features: Float[Tensor, "B L p"], valid: Bool[Tensor, "B L"]) -> F
     kept = values > 1e-9 * values[-1].clamp(min=1e-300)
     whitening: Tensor = vectors[:, kept] / values[kept].sqrt()
     return centred @ whitening
-
-
-def _shuffled(g: Float[Tensor, "B L q"], random: np.random.Generator) -> Float[Tensor, "B L q"]:
-    """Return the targets of other rows; of a single series, those of other times."""
-    if len(g) > 1:
-        shift = int(random.integers(1, len(g)))
-        order = random.permutation(len(g))  # a row never meets its own targets
-        back = np.argsort(order)
-        return g[torch.from_numpy(order[(back + shift) % len(g)])]
-    return g.roll(int(random.integers(g.shape[1] // 4, 3 * g.shape[1] // 4 + 1)), dims=1)
 
 
 def _threshold(largest: list[float]) -> float:

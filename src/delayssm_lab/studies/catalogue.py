@@ -23,8 +23,11 @@ from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
 from delayssm_lab.studies.pathfinder_images import PathfinderImages
 from delayssm_lab.studies.phase import Phase
+from delayssm_lab.studies.recovery import Recovery
+from delayssm_lab.studies.separate_rates import SeparateRates
 from delayssm_lab.studies.speech import Speech
 from delayssm_lab.studies.stability import Stability
+from delayssm_lab.studies.suggested import SuggestedDelays
 from delayssm_lab.studies.synthetic import PaperScale, Synthetic
 from delayssm_lab.study import Study
 
@@ -73,8 +76,11 @@ def experiments() -> tuple[Study, ...]:
         Phase(),
         Stability(),
         PathfinderImages(),
+        Recovery(),
         Forecasting(),
         Synthetic(),
+        SeparateRates(),
+        SuggestedDelays(),
         PaperScale(),
         Mechanism(),
         ImpulseResponses(),

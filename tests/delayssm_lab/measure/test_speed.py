@@ -37,8 +37,8 @@ S4D, DS4D, MATCHED = (
 @pytest.mark.usefixtures("in_process")
 def test_training_speed(tmp_path: Path) -> None:
     study = TrainingSpeed(
-        shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), breakdown_shapes=((2, 32),),
-        s4d=S4D, ds4d=DS4D, matched=MATCHED, limits=Limits(side=16, elements=64),
+        shapes=((1, 32), (2, 32), (2, 64)), textbook_shapes=((1, 32),), bfloat16_shapes=((2, 64),),
+        breakdown_shapes=((2, 32),), s4d=S4D, ds4d=DS4D, matched=MATCHED, limits=Limits(side=16, elements=64),
     )  # fmt: skip
     content = make(study, tmp_path)
     assert set(content) == {
@@ -46,7 +46,7 @@ def test_training_speed(tmp_path: Path) -> None:
     }  # fmt: skip
     limits, *points, breakdown = json.loads(content["points.json"])
     assert f"dense products {limits['values']['GFLOPS']:.0f} GFLOPS" in content["limits.md"].decode()
-    assert len(points) == 2 * 3 * 5 + 2
+    assert len(points) == 2 * (3 * 4 + 1) + 2
     fastest: dict[tuple[str, str], float] = {}
     for entry in points:
         point, values = (
