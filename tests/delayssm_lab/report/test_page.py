@@ -167,16 +167,27 @@ def test_a_browser_shows_the_page(runs: Path, tmp_path: Path) -> None:
     assert seen["rows"] == 3
     assert seen["requests"] == 0  # everything is in the page
     assert seen["tooWide"] is False
+    ascending, descending = seen["sorted"]
+    assert len(set(ascending)) > 1
+    assert ascending == sorted(ascending)
+    assert descending == sorted(ascending, reverse=True)
 
 
 PROBE = """
 addEventListener("load", () => {
+  const runs = [...document.querySelectorAll("table.plain")].at(-1);
+  const column = [...runs.tHead.rows[0].cells].findIndex(cell => cell.innerText.startsWith("best evaluation"));
+  const sorted = () => {
+    runs.tHead.rows[0].cells[column].querySelector("button").click();
+    return [...runs.tBodies[0].rows].map(row => Number(row.cells[column].innerText));
+  };
   const pre = document.createElement("pre");
   pre.id = "probe";
   pre.textContent = JSON.stringify({
     pictures: [...document.images].map(image => image.complete && image.naturalWidth > 300),
     rows: document.querySelectorAll("#accuracy tbody tr").length,
     requests: performance.getEntriesByType("resource").filter(entry => !entry.name.startsWith("data:")).length,
+    sorted: [sorted(), sorted()],
     tooWide: document.documentElement.scrollWidth > innerWidth,
   });
   document.body.append(pre);
