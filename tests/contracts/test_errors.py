@@ -46,7 +46,7 @@ H = 4
         (lambda: DelaySSM(H, 8, input="none"), "input must be .* not 'none'"),
         (lambda: DelaySSM(H, 8, branch_fraction=1.0), r"branch_fraction must lie in \[0, 1\), not 1.0"),
         (lambda: DelaySSM(H, 8, branch_fraction=(0.0, 0.5)), "two values inside"),
-        (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"\(4,\) per mode, \(4, 1\) per channel, or \(4, 4\), not \(1, 3\)"),
+        (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"\(4, 1\) per channel, or \(4, 4\), not \(1, 3\)"),
         (lambda: DelaySSM(H, 8, branch_fraction=[[0.5], [0.1] * 4, [0.5], [0.5]]), r"not \(4, 1 or 4\)"),
         (lambda: DelaySSM(H, 8, phase=float("inf")), "phase must be a finite angle"),
         (lambda: DelaySSM(H, 8, dt_min=0.1, dt_max=0.01), "dt_min <= dt_max"),
