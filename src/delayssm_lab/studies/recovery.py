@@ -40,7 +40,7 @@ class Recovery(Measured[Search | Descent]):
     trials: int = 20
     offsets: tuple[float, ...] = (-64.0, -32.0, -16.0, -8.0, 8.0, 16.0, 32.0, 64.0)
     correlations: tuple[float, ...] = (0.0, 0.9)
-    widths: tuple[float, ...] = (1.0, 16.0, 64.0)
+    widths: tuple[float, ...] = (1.0, 32.0)
     steps: int = 600
     channels: int = 12
 
