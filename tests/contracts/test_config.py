@@ -84,9 +84,11 @@ def test_a_module_takes_its_configuration() -> None:
         ((0.1, 0.5), (0.1, 0.5)),
         ([0.1, 0.5], (0.1, 0.5)),
         (torch.tensor([0.25, 0.5]), ((0.25, 0.5),)),
+        (torch.tensor([[0.5], [0.125], [0.5]]), ((0.5,), (0.125,), (0.5,))),
+        ([[0.5], [0.125], [0.5]], ((0.5,), (0.125,), (0.5,))),
         (torch.tensor([[0.25, 0.5], [0.125, 0.0], [0.75, 0.5]]), ((0.25, 0.5), (0.125, 0.0), (0.75, 0.5))),
     ],
-    ids=["number", "tensor of one number", "pair", "list", "per mode", "per channel and mode"],
+    ids=["number", "tensor of one number", "pair", "list", "mode", "channel", "rows", "channel and mode"],
 )
 def test_branch_fractions_survive(fraction: Any, stored: object) -> None:
     ssm = DelaySSM(3, 4, 30, branch_fraction=fraction)

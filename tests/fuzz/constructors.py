@@ -27,7 +27,7 @@ SENSIBLE: dict[str, list[Any]] = {
     "bidirectional": [False, True],
     "contour": ["exact", "float32", "paper"],
     "max_delay": [3, 10, 1000, 10**9],
-    "branch_fraction": [0.0, 0.1, 1 - 1e-16, (1e-9, 0.999), [[0.1] * 4], torch.full((4,), 0.5)],
+    "branch_fraction": [0.0, 0.1, 1 - 1e-16, (1e-9, 0.999), [[0.1] * 4], torch.full((4,), 0.5), [[0.5], [0.1]]],
     "phase": [0.0, math.pi, -1e30],
     "delays": ["grid", 1, 2.5, [1.0, 2.0], torch.tensor([1.0, 2.0, 1.5, 2.0]), np.array([1.5, 1.25])],
     "dropout": [0.0, 0.5],

@@ -24,8 +24,8 @@ class DelaySSMConfig(DiagonalSSMConfig):
     Args:
         max_delay: L_max, at least 3; delays stay between 1 and L_max - 1 steps.
         branch_fraction: p, the share of each mode's memory that is given to the delayed branch: one number; or a pair
-            (first, last), spread geometrically over the modes; or a tensor of shape (N/2,) or (H, N/2). The main
-            branch forgets within about 1/p steps.
+            (first, last), spread geometrically over the modes; or a tensor with one p per mode, (N/2,), per channel,
+            (H, 1), or for each mode of each channel, (H, N/2). The main branch forgets within about 1/p steps.
         phase: omega, where the angle of mu starts: pi emphasises change, 0 reinforces what repeats.
         delays: Initial delays: "grid" (evenly spaced, in random order), or steps, one number or one per channel.
     """
@@ -58,11 +58,12 @@ class DelaySSMConfig(DiagonalSSMConfig):
             if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
                 raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
             return
-        rows = fraction if isinstance(fraction, tuple) else ((fraction,) * n,)
-        if len(rows) not in (1, H) or any(len(row) != n for row in rows):
-            lengths = " or ".join(map(str, sorted({len(row) for row in rows})))
+        rows = fraction if isinstance(fraction, tuple) else ((fraction,),)
+        lengths = {len(row) for row in rows}
+        if len(rows) not in (1, H) or lengths not in ({1}, {n}):
             raise ValueError(
-                f"branch_fraction per mode must have shape ({n},) or ({H}, {n}), not ({len(rows)}, {lengths})"
+                f"branch_fraction must have shape ({n},) per mode, ({H}, 1) per channel, or ({H}, {n}), not "
+                f"({len(rows)}, {' or '.join(map(str, sorted(lengths)))})"
             )
         if wrong := [p for row in rows for p in row if not 0 <= p < 1]:
             raise ValueError(f"branch_fraction must lie in [0, 1), not {wrong[0]}")

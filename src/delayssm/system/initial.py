@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # what users may pass; configurations keep it as numbers and 
     Fraction = float | Sequence[float] | Sequence[Sequence[float]] | Tensor
     Delays = Literal["grid"] | float | Sequence[float] | Tensor
 else:
-    #: One fraction p for all modes; or (first, last), spread geometrically over the modes; or rows of fractions per
-    #: mode, one for each channel or one for all.
+    #: One fraction p for all modes; or (first, last), spread geometrically over the modes; or rows of one fraction, or
+    #: one per mode, one row for each channel or one for all.
     Fraction = float | tuple[float, float] | tuple[tuple[float, ...], ...]
     #: An even grid; or steps, one number for all channels or one for each.
     Delays = Literal["grid"] | float | tuple[float, ...]

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from delayssm.layers.delay_ssm import DelaySSM
-from delayssm.layers.optim import param_groups
 from delayssm.suggestion import delay_evidence
 from delayssm_lab.report import tables
 from delayssm_lab.report.drawing import legend, panels, png
+from delayssm_lab.studies.descent import LENGTH, Descent, delayed, descend
 from delayssm_lab.study import File, Measured, Places, Readings
 
 #: The lags that are to be found, the first of them also by training alone.
@@ -32,16 +29,6 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Descent:
-    """Training of single channels, each to delay its own input by the first lag, from a wrong delay on."""
-
-    offset: float  #: delay at the start, less the right one
-    correlation: float  #: correlation of the inputs with themselves one step later
-    steps: int
-    channels: int
-
-
-@dataclass(frozen=True)
 class Recovery(Measured[Search | Descent]):
     """How often lags are found exactly, and how close training comes to a lag from some distance."""
 
@@ -51,18 +38,23 @@ class Recovery(Measured[Search | Descent]):
     noises: tuple[float, ...] = (1.0, 4.0, 8.0, 16.0, 32.0)
     rows: tuple[int, ...] = (16, 128)
     trials: int = 20
-    offsets: tuple[float, ...] = (-32.0, -16.0, -8.0, -4.0, -2.0, -1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    correlations: tuple[float, ...] = (0.0, 0.9, 0.99)
-    steps: int = 1000
-    channels: int = 16
+    offsets: tuple[float, ...] = (-64.0, -32.0, -16.0, -8.0, 8.0, 16.0, 32.0, 64.0)
+    correlations: tuple[float, ...] = (0.0, 0.9)
+    widths: tuple[float, ...] = (1.0, 32.0)
+    steps: int = 600
+    channels: int = 12
 
     def points(self) -> list[Search | Descent]:
         searches = [Search(noise, rows, self.trials) for rows, noise in product(self.rows, self.noises)]
-        pairs = product(self.correlations, self.offsets)
-        return [*searches, *(Descent(offset, rho, self.steps, self.channels) for rho, offset in pairs)]
+        settings = product(self.correlations, self.widths, self.offsets)
+        descents = [
+            Descent(LAGS[0], offset, rho, width, self.steps, self.channels, MAX_DELAY)
+            for rho, width, offset in settings
+        ]
+        return [*searches, *descents]
 
     def measure(self, point: Search | Descent, places: Places) -> Readings:
-        return _search(point) if isinstance(point, Search) else _descend(point)
+        return _search(point) if isinstance(point, Search) else descend(point)
 
     def show(self, results: Mapping[Search | Descent, Readings]) -> Iterable[File]:
         searches = {point: values for point, values in results.items() if isinstance(point, Search)}
@@ -72,52 +64,45 @@ class Recovery(Measured[Search | Descent]):
         ]
         head = ["series of 512", "noise / echo", "lags found exactly", "wrong lags per search"]
         yield "table.md", tables.markdown(head, rows).encode()
-        yield "descent.png", self._picture({p: v for p, v in results.items() if isinstance(p, Descent)})
+        descents = {point: values for point, values in results.items() if isinstance(point, Descent)}
+        yield "descent.md", self._descents(descents).encode()
+        yield "descent.png", self._picture(descents)
+
+    def _descents(self, results: Mapping[Descent, Readings]) -> str:
+        """Return how many channels end at the lag, and at half of it, whose second echo is the lag."""
+        cells = {
+            (p.correlation, p.width, p.offset): f"{100 * v['at the lag']:.0f} + {100 * v['at half of the lag']:.0f}"
+            for p, v in results.items()
+        }
+        rows = [
+            [f"{rho:g}", f"{width:g}", *(cells.get((rho, width, offset), "") for offset in self.offsets)]
+            for rho, width in product(self.correlations, self.widths)
+        ]
+        head = ["correlation of inputs", "first half-width", *(f"{offset:+g}" for offset in self.offsets)]
+        return tables.markdown(head, rows)
 
     def _picture(self, results: Mapping[Descent, Readings]) -> bytes:
-        figure, (axis,) = panels(1, width=6.4, height=3.6)
-        for marker, rho in zip("osDv^", self.correlations, strict=False):
-            mine = {point.offset: values for point, values in results.items() if point.correlation == rho}
-            ends = [mine[offset]["median distance at the end"] for offset in sorted(mine)]
-            axis.plot(sorted(mine), ends, marker=marker, label=f"correlation of inputs {rho:g}")
-        axis.set(xscale="symlog", yscale="symlog", xlabel="delay at the start, less the right one (steps)")
-        axis.set_ylabel("distance after training (steps)")
-        legend(figure, [axis])
+        """Return how many channels end at the lag, by where they start; a panel for each correlation of the inputs."""
+        figure, axes = panels(len(self.correlations), width=4.8, height=3.0)
+        for axis, rho in zip(axes, self.correlations, strict=True):
+            for style, width in zip(("C0o-", "C2D:", "C3s--", "C1v-."), self.widths, strict=False):
+                mine = {p.offset: v for p, v in results.items() if (p.correlation, p.width) == (rho, width)}
+                shares = [mine[offset]["at the lag"] for offset in sorted(mine)]
+                axis.plot(sorted(mine), shares, style, label=f"half-width {width:g} at first")
+            axis.set_xscale("symlog", linthresh=8)
+            axis.set(ylim=(-0.05, 1.05), xlabel="delay at the start, less the right one (steps)")
+            axis.set_title(f"correlation of inputs {rho:g}")
+        axes[0].set_ylabel("channels that end at the lag")
+        legend(figure, axes)
         return png(figure)
-
-
-def _delayed(x: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
-    return np.concatenate([np.zeros_like(x[:, :lag]), x[:, : x.shape[1] - lag]], axis=1)
 
 
 def _search(point: Search) -> Readings:
     found = wrong = 0
     for trial in range(point.trials):
         random = np.random.default_rng(trial)
-        x, noise = random.normal(size=(2, point.rows, 512))
-        y = np.sum([_delayed(x, lag) for lag in LAGS], axis=0) + point.noise * noise
+        x, noise = random.normal(size=(2, point.rows, LENGTH))
+        y = np.sum([delayed(x, lag) for lag in LAGS], axis=0) + point.noise * noise
         lags = set(delay_evidence(x, y, MAX_DELAY, seed=trial).lags)
         found, wrong = found + len(lags & set(LAGS)), wrong + len(lags - set(LAGS))
     return {"found": found / (point.trials * len(LAGS)), "wrong": wrong / point.trials}
-
-
-def _descend(point: Descent) -> Readings:
-    """Train channels side by side; they are independent, so that each is one trial."""
-    random = np.random.default_rng(0)
-    torch.manual_seed(0)
-    start = LAGS[0] + point.offset
-    layer = DelaySSM(point.channels, 8, MAX_DELAY, delays=start, branch_fraction=0.5, phase=0.0)
-    optimiser = torch.optim.AdamW(param_groups(layer, lr=1e-2))
-    for _ in range(point.steps):
-        x = random.normal(size=(8 * point.channels, 512))
-        for t in range(1, x.shape[1]):
-            x[:, t] = point.correlation * x[:, t - 1] + (1 - point.correlation**2) ** 0.5 * x[:, t]
-        inputs, targets = (
-            torch.from_numpy(series).float().view(8, point.channels, -1).mT for series in (x, _delayed(x, LAGS[0]))
-        )
-        loss = (layer(inputs) - targets).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    distances = (layer.delays().detach().double() - LAGS[0]).abs()
-    return {"median distance at the end": float(distances.median()), "largest": float(distances.max())}

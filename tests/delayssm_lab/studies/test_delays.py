@@ -3,10 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName
 from delayssm_lab.studies.contest import Contest
+from delayssm_lab.studies.descent import Descent, correlated, respond, wide_kernel, width_at
 from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates, small_runs
 from delayssm_lab.studies.suggested import LABEL, LAGS, SuggestedDelays, evidence, suggested_contests
@@ -52,10 +56,46 @@ def test_separate_rates(tmp_path: Path) -> None:
 
 def test_recovery(tmp_path: Path) -> None:
     study = Recovery(
-        noises=(1.0, 1e6), rows=(32,), trials=1, offsets=(-0.5, 0.5), correlations=(0.9,), steps=30, channels=3
-    )
+        noises=(1.0, 1e6), rows=(32,), trials=1, offsets=(-0.5, 9.0), correlations=(0.0, 0.9), widths=(1.0, 16.0),
+        steps=10, channels=3,
+    )  # fmt: skip
     content = make(study, tmp_path)
-    assert set(content) == {"table.md", "descent.png", "points.json", "about.json"}
+    assert set(content) == {"table.md", "descent.md", "descent.png", "points.json", "about.json"}
     assert [row[1:] for row in table_rows(content["table.md"])[2:]] == [
         ["1", "100 %", "0.00"], ["1e+06", "0 %", "0.00"],
     ]  # fmt: skip
+
+
+def test_a_kernel_of_width_1_is_that_of_the_library() -> None:
+    ssm = DelaySSM(5, 8, 60, delays=[1.0, 17.3, 40.7, 58.2, 59.0], branch_fraction=0.5)
+    torch.testing.assert_close(wide_kernel(ssm, 100, 1.0).T.float(), ssm.kernel(100), atol=1e-7, rtol=1e-6)
+
+
+def test_a_wide_kernel_is_that_of_its_recurrence() -> None:
+    """h_t = lam h_(t-1) + mu sum over j of w_j h_(t-j) + b x_t, step by step, in float64."""
+    ssm, width, length = DelaySSM(1, 4, 30, delays=3.4, branch_fraction=0.5), 5.0, 80
+    lam, mu, b, c, _, _ = (z[0].detach().numpy() for z in ssm.discretize())
+    lags = np.arange(1, 9)
+    w = np.maximum(0, 1 - np.abs(lags - float(ssm.delays().detach())) / width)
+    w /= w.sum()
+    h = np.zeros((length + 8, len(lam)), complex)
+    for t in range(8, length + 8):
+        h[t] = lam * h[t - 1] + mu * (w[:, None] * h[t - lags]).sum(0) + b * (t == 8)
+    expected = torch.from_numpy(2 * (h[8:] @ c).real)
+    torch.testing.assert_close(wide_kernel(ssm, length, width)[:, 0].detach(), expected, atol=1e-7, rtol=1e-5)
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, length, 1))).float()
+    y = torch.stack([torch.from_numpy(np.convolve(row, expected)[:length]) for row in x[..., 0].numpy()])
+    torch.testing.assert_close(
+        respond(ssm, x, width).detach()[..., 0], y.float() + x[..., 0] * ssm.D.detach(), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_the_width_shrinks_to_interpolation() -> None:
+    point = Descent(20, 10.0, 0.0, 16.0, steps=100, channels=1, max_delay=64)
+    assert [width_at(step, point) for step in (0, 25, 50, 99)] == [16.0, 4.0, 1.0, 1.0]
+
+
+def test_correlated_series() -> None:
+    x = correlated(np.random.default_rng(0), 0.9, 400)
+    assert float(x.var()) == pytest.approx(1, abs=0.05)
+    assert float((x[:, 1:] * x[:, :-1]).mean()) == pytest.approx(0.9, abs=0.05)
