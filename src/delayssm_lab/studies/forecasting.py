@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.generate.mackey_glass import mackey_glass
 from delayssm_lab.report import tables
-from delayssm_lab.study import File, Measured, Places, Readings
+from delayssm_lab.study import File, Kept, Places, Readings
 
 Array = NDArray[np.float64]
 Method = Literal["DelayForecaster", "autoregression", "last value"]
@@ -56,7 +56,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Forecasting(Measured[Contender]):
+class Forecasting(Kept[Contender]):
     """Errors 15 steps ahead at every time of test series: RMSE in per cent of the RMS of the target.
 
     A quarter of the series is trained on, a quarter chooses (the best epoch, the number of taps), and half of them

@@ -55,7 +55,7 @@ def test_recovery(tmp_path: Path) -> None:
         noises=(1.0, 1e6), rows=(32,), trials=1, offsets=(-0.5, 0.5), correlations=(0.9,), steps=30, channels=3
     )
     content = make(study, tmp_path)
-    assert set(content) == {"table.md", "descent.png", "points.json", "about.json"}
+    assert set(content) == {"table.md", "descent.png", "points.jsonl", "about.json"}
     assert [row[1:] for row in table_rows(content["table.md"])[2:]] == [
         ["1", "100 %", "0.00"], ["1e+06", "0 %", "0.00"],
     ]  # fmt: skip

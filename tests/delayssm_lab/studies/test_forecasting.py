@@ -58,7 +58,7 @@ def test_autoregression_is_least_squares() -> None:
 def test_toy_study(tmp_path: Path) -> None:
     study = Forecasting(series=8, length=60, epochs=2, seeds=2, taps=(2, 4))
     content = make(study, tmp_path)
-    assert set(content) == {"table.md", "points.json", "about.json"}
+    assert set(content) == {"table.md", "points.jsonl", "about.json"}
     head, _, *rows = table_rows(content["table.md"])
     assert head == ["model", "parameters", "validation error, %", "test error, %"]
     names = [row[0].split(",")[0] for row in rows]
