@@ -16,6 +16,7 @@ from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.transform_speed import TransformSpeed
+from delayssm_lab.studies.equations.echo import EchoPaths
 from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.forecasting import Forecasting
 from delayssm_lab.studies.general import General
@@ -79,6 +80,7 @@ def experiments() -> tuple[Study, ...]:
         PathfinderImages(),
         Recovery(),
         Forecasting(),
+        EchoPaths(),
         MackeyGlass(),
         Synthetic(),
         SeparateRates(),

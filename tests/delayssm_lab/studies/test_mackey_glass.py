@@ -161,12 +161,12 @@ def test_finals_take_what_was_best_in_trials(tmp_path: Path) -> None:
     assert all(set(known[trial].values) == {"parameters", "validation", "best epoch"} for trial in trials)
 
 
-def test_partial_results_are_readable(tmp_path: Path) -> None:
-    """After some points there are tables and a picture of them."""
-    everything = TOY.points()
-    for points in (everything[:1], everything[:4], everything[5:7]):
-        results = {point: TOY.measure(point, Places(tmp_path, tmp_path)) for point in points}
-        assert {name for name, _ in TOY.show(results)} >= {"table.md", "mackey-glass.png"}
+def test_partial_results_are_readable() -> None:
+    """After some points there are tables of them, and no empty picture."""
+    simple = [point for point in TOY.points() if not isinstance(point, Trial | Final)]
+    for points in (simple[:1], simple):
+        results = {point: TOY.measure(point, Places()) for point in points}
+        assert [name for name, _ in TOY.show(results)] == ["table.md", "free.md", "exponents.md"]
 
 
 def test_the_lstm_of_series_is_the_same_in_chunks() -> None:

@@ -85,8 +85,10 @@ class MackeyGlass(Kept[Point]):
         yield "table.md", report.errors(results).encode()
         yield "free.md", report.free_running(results).encode()
         yield "exponents.md", report.exponents(results).encode()
-        yield "trials.md", report.trials(results).encode()
-        yield "mackey-glass.png", png(report.picture(results, self.taus))
+        if any(isinstance(point, Trial) for point in results):
+            yield "trials.md", report.trials(results).encode()
+        if any(isinstance(point, Final) for point in results):
+            yield "mackey-glass.png", png(report.picture(results, self.taus))
 
     def _trials(self, protocol: Protocol, specs: tuple[AnySpec, ...]) -> list[Trial]:
         """Return what is tried: all settings with all rates on the beginnings of the series, 15 steps ahead."""
