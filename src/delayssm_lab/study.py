@@ -1,7 +1,7 @@
 """Studies: points to measure, and files that present the results.
 
-Readings are appended to a journal as soon as a point is measured, so an interrupted study resumes where it stopped.
-Files are made from the journal alone.
+Readings are appended to a journal as soon as a point is measured, so an interrupted study resumes where it stopped: on
+the same machine, or on any if its journal is part of the results. Files are made from the journal alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Places:
 
     Args:
         work: Runs and journals, from which an interrupted study continues on the same machine.
-        results: Files that belong to the repository. A study writes to NAME in it, and finished runs are in `runs`.
+        results: Files that belong to the repository. A study writes to NAME in it, finished runs are in `runs`, and
+            points that take long are in NAME/points.jsonl.
     """
 
     work: Path = Path("runs")
@@ -226,6 +227,19 @@ class Measured(Study, Generic[P]):
         entries = {json.dumps(entry.point): entry for entry in self.journal(places).entries()}
         keys = {point: json.dumps(_plain(point)) for point in self.points()}
         return {point: entries[key] for point, key in keys.items() if key in entries}
+
+
+class Kept(Measured[P]):
+    """A measured study whose points take long, such as those that train.
+
+    Its journal is part of the results, so that a study that was interrupted goes on from there on any machine.
+    """
+
+    def journal(self, places: Places) -> Journal:
+        return Journal(places.results / self.name / "points.jsonl")
+
+    def files(self, places: Places) -> Iterable[File]:
+        return self.show({point: entry.values for point, entry in self._known(places).items()})
 
 
 def _plain(point: object) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.transform_speed import TransformSpeed
+from delayssm_lab.studies.equations.echo import EchoPaths
+from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.forecasting import Forecasting
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
@@ -78,6 +80,8 @@ def experiments() -> tuple[Study, ...]:
         PathfinderImages(),
         Recovery(),
         Forecasting(),
+        EchoPaths(),
+        MackeyGlass(),
         Synthetic(),
         SeparateRates(),
         SuggestedDelays(),

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from delayssm_lab.data.generate.mackey_glass import mackey_glass
 from delayssm_lab.report import tables
-from delayssm_lab.study import File, Measured, Places, Readings
+from delayssm_lab.studies.equations.linear import Autoregression
+from delayssm_lab.study import File, Kept, Places, Readings
 
 Array = NDArray[np.float64]
 Method = Literal["DelayForecaster", "autoregression", "last value"]
@@ -56,7 +57,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Forecasting(Measured[Contender]):
+class Forecasting(Kept[Contender]):
     """Errors 15 steps ahead at every time of test series: RMSE in per cent of the RMS of the target.
 
     A quarter of the series is trained on, a quarter chooses (the best epoch, the number of taps), and half of them
@@ -112,25 +113,12 @@ class Forecasting(Measured[Contender]):
         """Fit linear models of the last values by least squares, and test the one with the best number of taps."""
         errors = {}
         for taps in self.taps:
-            errors[taps] = self.error(chosen, self._linear(trained, chosen, taps))
-        taps = min(errors, key=lambda taps: errors[taps])
-        test = self.error(tested, self._linear(trained, tested, taps))
-        return {"parameters": taps + 1, "taps": taps, "validation": errors[taps], "test": test}
-
-    def _linear(self, trained: Array, others: Array, taps: int) -> Array:
-        """Return forecasts of series by the linear model that fits the training series best."""
-        rows = np.zeros((0, taps + 2))
-        for values in trained:  # a QR decomposition of all rows, a series at a time
-            block = np.column_stack([self._past(values, taps), values[self.ahead :]])
-            rows = np.asarray(np.linalg.qr(np.concatenate([rows, block]), mode="r"))
-        weights = np.linalg.lstsq(rows[:, :-1], rows[:, -1])[0]
-        return np.stack([self._past(values, taps) @ weights for values in others])
-
-    def _past(self, values: Array, taps: int) -> Array:
-        """Return a one and the last `taps` values at each time, zeros before the first: (times, taps + 1)."""
-        padded = np.concatenate([np.zeros(taps - 1), values[: -self.ahead]])
-        windows = np.lib.stride_tricks.sliding_window_view(padded, taps)
-        return np.column_stack([np.ones(len(windows)), windows])
+            model = Autoregression.fit(trained, taps, self.ahead)
+            errors[taps] = self.error(chosen, model.forecast(chosen[:, : -self.ahead])), model
+        taps = min(errors, key=lambda taps: errors[taps][0])
+        validation, model = errors[taps]
+        test = self.error(tested, model.forecast(tested[:, : -self.ahead]))
+        return {"parameters": taps + 1, "taps": taps, "validation": validation, "test": test}
 
     def _forecaster(self, seen: Array, tested: Array, seed: int, places: Places) -> Readings:
         """Train a forecaster, keep it, and test it."""

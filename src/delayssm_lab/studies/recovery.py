@@ -12,7 +12,7 @@ from delayssm.suggestion import delay_evidence
 from delayssm_lab.report import tables
 from delayssm_lab.report.drawing import legend, panels, png
 from delayssm_lab.studies.descent import LENGTH, Descent, delayed, descend
-from delayssm_lab.study import File, Measured, Places, Readings
+from delayssm_lab.study import File, Kept, Places, Readings
 
 #: The lags that are to be found, the first of them also by training alone.
 LAGS = (100, 171, 230)
@@ -29,7 +29,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Recovery(Measured[Search | Descent]):
+class Recovery(Kept[Search | Descent]):
     """How often lags are found exactly, and how close training comes to a lag from some distance."""
 
     name = "recovery"

@@ -60,7 +60,7 @@ def test_recovery(tmp_path: Path) -> None:
         steps=10, channels=3,
     )  # fmt: skip
     content = make(study, tmp_path)
-    assert set(content) == {"table.md", "descent.md", "descent.png", "points.json", "about.json"}
+    assert set(content) == {"table.md", "descent.md", "descent.png", "points.jsonl", "about.json"}
     assert [row[1:] for row in table_rows(content["table.md"])[2:]] == [
         ["1", "100 %", "0.00"], ["1e+06", "0 %", "0.00"],
     ]  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from delayssm.estimators import DelayForecaster
 from delayssm_lab.data.generate.mackey_glass import mackey_glass
 from delayssm_lab.pretrained import directory
+from delayssm_lab.studies.equations.linear import Autoregression
 from delayssm_lab.studies.forecasting import Forecasting
 from tests.support.studies import make, table_rows
 
@@ -41,7 +42,6 @@ def test_the_protocol_is_the_published_one() -> None:
 
 def test_autoregression_is_least_squares() -> None:
     """Over all rows of all training series at once: a one, the last three values, and the value five steps ahead."""
-    study = Forecasting(ahead=5)
     random = np.random.default_rng(0)
     trained, others = random.normal(size=(3, 40)).cumsum(1), random.normal(size=(2, 30)).cumsum(1)
 
@@ -52,13 +52,14 @@ def test_autoregression_is_least_squares() -> None:
     past = np.concatenate([rows(values) for values in trained])
     weights = np.linalg.lstsq(past, trained[:, 5:].reshape(-1))[0]
     expected = [rows(values) @ weights for values in others]
-    assert np.abs(study._linear(trained, others, taps=3) - expected).max() < 1e-9
+    model = Autoregression.fit(trained, taps=3, ahead=5)
+    assert np.abs(model.forecast(others[:, :-5]) - expected).max() < 1e-9
 
 
 def test_toy_study(tmp_path: Path) -> None:
     study = Forecasting(series=8, length=60, epochs=2, seeds=2, taps=(2, 4))
     content = make(study, tmp_path)
-    assert set(content) == {"table.md", "points.json", "about.json"}
+    assert set(content) == {"table.md", "points.jsonl", "about.json"}
     head, _, *rows = table_rows(content["table.md"])
     assert head == ["model", "parameters", "validation error, %", "test error, %"]
     names = [row[0].split(",")[0] for row in rows]
