@@ -1,6 +1,7 @@
 """Delay layers with what they may lack for recall: experiments, which know whole sequences only.
 
-A layer whose kernel does not depend on its input cannot decide by content what to keep. Three additions can be combined:
+A layer whose kernel does not depend on its input cannot decide by content what to keep. Three additions, which can be
+combined:
 
     short convolution    z_t = sum over i < taps of w_i x_(t-i) before the layer: a token meets the ones before it
     gate, H3's form      q_t * SSM(SSM(k) * v)_t instead of the layer, with q, k, v = linear(x): products of tokens

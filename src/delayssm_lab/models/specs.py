@@ -128,9 +128,7 @@ class HybridSpec:
 
     def build(self, vocab_size: int, max_length: int) -> HybridModel:
         """Return the model, freshly initialised."""
-        blocks = (
-            HybridBlock(self.layer, self.taps, self.gated, self.heads, self.head_size) for _ in range(self.depth)
-        )
+        blocks = (HybridBlock(self.layer, self.taps, self.gated, self.heads, self.head_size) for _ in range(self.depth))
         return HybridModel(vocab_size, self.d_model, blocks)
 
 

@@ -65,7 +65,9 @@ def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "small": general.small}[scale](task, model)
     if task in recall.RECALLS and scale == "paper":
-        raise ValueError(f"{task} is not one of the paper's tasks, so it exists at small scale only; choose --scale small")
+        raise ValueError(
+            f"{task} is not one of the paper's tasks, so it exists at small scale only; choose --scale small"
+        )
     if model not in models_of(scale):
         raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
     if task in recall.RECALLS:

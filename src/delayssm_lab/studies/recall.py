@@ -64,5 +64,7 @@ class RecallLayers(Recall):
 def table(results: Results) -> str:
     """Return the best validation accuracies, a row for each model, below the chance level of each task."""
     chance = ["chance level", *(f"{task.chance_level():.2f}" for task in results.tasks.values())]
-    rows = [[model, *(cell_text(results.cells.get((task, model))) for task in results.tasks)] for model in results.models]
+    rows = [
+        [model, *(cell_text(results.cells.get((task, model))) for task in results.tasks)] for model in results.models
+    ]
     return tables.markdown(["model", *results.tasks], [chance, *rows])

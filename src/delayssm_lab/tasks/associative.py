@@ -76,7 +76,7 @@ class AssociativeRecall(RecallTask):
             random = random_of(seed, split, index)
             keys = 1 + random.choice(self._first_value - 1, self.pairs, replace=False)
             values[row] = self._first_value + random.choice(self._values, self.pairs, replace=False)
-            # The largest sums of log-weights and Gumbel noise are drawn in proportion to the weights, one after another.
+            # Gumbel noise on log-weights: the largest are as if drawn by weight, one after another.
             order = np.argsort(-(self._log_weights + random.gumbel(size=len(self._log_weights))))
             positions[row] = shown + 2 * order[: self.pairs]
             tokens[row, 0:shown:2], tokens[row, 1:shown:2] = keys, values[row]
