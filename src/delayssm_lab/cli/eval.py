@@ -13,16 +13,18 @@ from delayssm_lab.cli.common import check_at_least, check_between
 def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: int | None = None) -> None:
     """Evaluate the best weights of a run.
 
-    Prints the metric on test samples and its chance level. For delayed memory, which has no test samples, prints the
-    accuracy at each lag on validation samples: those that selected the weights, unless another seed is given.
+    Prints the metric on test samples and its chance level. Delayed memory and recall have no test samples; for them it
+    prints the accuracy on validation samples, for delayed memory at each lag. These are the samples that selected the
+    weights, unless another seed is given.
 
     Args:
         directory: Directory of the run.
         samples: Largest number of samples to evaluate on.
-        seed: Seed of the samples of delayed memory. By default that of the run.
+        seed: Seed of the samples of delayed memory and recall. By default that of the run.
     """
     from delayssm_lab.data import limits
     from delayssm_lab.tasks.delayed import DelayedMemory
+    from delayssm_lab.tasks.recall import RecallTask
     from delayssm_lab.tasks.task import Split
     from delayssm_lab.training.evaluate import accuracy_by_lag, best_model, measure
     from delayssm_lab.training.run import load
@@ -31,11 +33,13 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
     check_at_least(0, seed=seed)
     run, _ = load(directory)
     model = best_model(directory, run)
-    if not isinstance(run.task, DelayedMemory):
-        value = measure(model, run.task, Split.TEST, samples, run.seed)
-        print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
-        return
     chosen = run if seed is None else replace(run, seed=seed)  # raises an error if there is no such seed
+    if not isinstance(run.task, DelayedMemory):
+        split = Split.VALIDATION if isinstance(run.task, RecallTask) else Split.TEST
+        value = measure(model, run.task, split, samples, chosen.seed if isinstance(run.task, RecallTask) else run.seed)
+        kind, chance = split.name.lower(), run.task.chance_level()
+        print(f"{run.task.metric.value} {value:.4f} on {kind} samples; chance level {chance:.4f}")
+        return
     by_lag = accuracy_by_lag(model, run.task, samples, chosen.seed)
     for lag, accuracy in by_lag.items():
         print(f"lag {lag}: {accuracy.mean:.4f} ({accuracy.samples} samples)")

@@ -14,6 +14,7 @@ from delayssm.layers.stack import Stack, StackConfig
 from delayssm.models.matching import match_width
 from delayssm.models.token import TokenModel
 from delayssm_lab.models.baselines import LSTMModel, MambaModel, TransformersModel
+from delayssm_lab.models.hybrid import HybridBlock, HybridModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -76,6 +77,59 @@ class StateSpaceSpec:
     def build(self, vocab_size: int, max_length: int) -> TokenModel:
         """Return a model of tokens, freshly initialised."""
         return TokenModel(vocab_size, self.backbone())
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridSpec:
+    """A stack of DS4D layers with additions for recall, which `delayssm_lab.models.hybrid` explains.
+
+    Args:
+        depth: Number of blocks.
+        layer: Configuration of the delay layer in each block.
+        taps: Number of taps of the short convolution before each layer. 1 means that there is none.
+        gated: Whether each layer is two delay systems with products before and after the second.
+        heads: Number of delta-rule heads beside each layer.
+        head_size: Number of channels of each head.
+    """
+
+    width_multiple: ClassVar[int] = 1
+    depth: int
+    layer: DS4DConfig
+    taps: int = 1
+    gated: bool = False
+    heads: int = 0
+    head_size: int = 16
+
+    def __post_init__(self) -> None:
+        if self.layer.bidirectional:
+            raise ValueError("the layer of a hybrid must see the past only; set bidirectional to False")
+        for name, least in (("depth", 1), ("taps", 1), ("heads", 0), ("head_size", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+
+    @property
+    def family(self) -> str:
+        """Name of the model in tables."""
+        additions = (
+            f"convolution of {self.taps}" if self.taps > 1 else "",
+            "gated" if self.gated else "",
+            f"{self.heads} delta head{'' if self.heads == 1 else 's'}" if self.heads else "",
+        )
+        return ", ".join(["DS4D", *filter(None, additions)])
+
+    @property
+    def d_model(self) -> int:
+        """Number of channels."""
+        return self.layer.d_model
+
+    def with_width(self, width: int) -> HybridSpec:
+        """Return the same model with another width."""
+        return replace(self, layer=replace(self.layer, d_model=width))
+
+    def build(self, vocab_size: int, max_length: int) -> HybridModel:
+        """Return the model, freshly initialised."""
+        blocks = (HybridBlock(self.layer, self.taps, self.gated, self.heads, self.head_size) for _ in range(self.depth))
+        return HybridModel(vocab_size, self.d_model, blocks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +270,8 @@ class LlamaSpec(BaselineSpec):
         return TransformersModel(LlamaForCausalLM(config))
 
 
-Spec = StateSpaceSpec | LSTMSpec | MambaSpec | GPT2Spec | LlamaSpec
-AnySpec = TypeVar("AnySpec", StateSpaceSpec, LSTMSpec, MambaSpec, GPT2Spec, LlamaSpec)
+Spec = StateSpaceSpec | LSTMSpec | MambaSpec | GPT2Spec | LlamaSpec | HybridSpec
+AnySpec = TypeVar("AnySpec", StateSpaceSpec, LSTMSpec, MambaSpec, GPT2Spec, LlamaSpec, HybridSpec)
 
 
 def matched(spec: AnySpec, budget: int, build: Callable[[AnySpec], nn.Module]) -> AnySpec:

@@ -1,5 +1,7 @@
 """The paper's runs on delayed memory, and smaller ones. The runs on the general benchmarks are in `general`.
 
+Runs on tasks of recall, which the paper does not have, are in `recall`.
+
 `paper` has the numbers of section 5.1 and appendix C.2 to the digit. What the paper's tables leave open is decided
 here: clipping at 1, 1,024 validation samples, no dropout.
 
@@ -18,20 +20,21 @@ from typing import Literal, cast, get_args
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.models.specs import GPT2Spec, LlamaSpec, LSTMSpec, MambaSpec, Spec, StateSpaceSpec
-from delayssm_lab.recipes import general
+from delayssm_lab.recipes import general, recall
 from delayssm_lab.recipes.general import BenchmarkName
+from delayssm_lab.recipes.recall import RecallName
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.training.run import Run, Training
 
 TaskName = Literal[
     "copy-fixed", "copy-variable", "sum-fixed", "sum-variable", "weighted-sum-fixed", "weighted-sum-variable"
 ]
-AnyTaskName = TaskName | BenchmarkName
+AnyTaskName = TaskName | BenchmarkName | RecallName
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
 Scale = Literal["small", "paper"]
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
-ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS)
+ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS, *recall.RECALLS)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 SCALES: tuple[Scale, ...] = get_args(Scale)
 #: The learning rates that the paper tries for every model.
@@ -61,8 +64,14 @@ def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "small": general.small}[scale](task, model)
+    if task in recall.RECALLS and scale == "paper":
+        raise ValueError(
+            f"{task} is not one of the paper's tasks, so it exists at small scale only; choose --scale small"
+        )
     if model not in models_of(scale):
         raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
+    if task in recall.RECALLS:
+        return recall.small(task, model)
     return {"paper": paper, "small": small}[scale](cast(TaskName, task), model)
 
 

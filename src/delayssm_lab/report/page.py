@@ -15,7 +15,9 @@ from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
+from delayssm_lab.training.run import AnyTask
 
 _CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
 _DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to its answer."
@@ -169,7 +171,12 @@ def _page(results: Results, pictures: list[Picture], examples: list[Example]) ->
 
 def _title(results: Results) -> str:
     """Return the title of the page: the kinds of tasks that it is about."""
-    delayed = [isinstance(task, DelayedMemory) for task in results.tasks.values()]
-    if all(delayed):
-        return "Delayed memory"
-    return "Delayed memory and general benchmarks" if any(delayed) else "General benchmarks"
+    kinds = [_kind(task) for task in results.tasks.values()]
+    present = [kind for kind in ("delayed memory", "recall", "general benchmarks") if kind in kinds]
+    return " and ".join(present).capitalize()
+
+
+def _kind(task: AnyTask) -> str:
+    if isinstance(task, DelayedMemory):
+        return "delayed memory"
+    return "recall" if isinstance(task, RecallTask) else "general benchmarks"

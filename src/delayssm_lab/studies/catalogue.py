@@ -25,6 +25,7 @@ from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
 from delayssm_lab.studies.pathfinder_images import PathfinderImages
 from delayssm_lab.studies.phase import Phase
+from delayssm_lab.studies.recall import Recall, RecallLayers
 from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates
 from delayssm_lab.studies.speech import Speech
@@ -85,6 +86,8 @@ def experiments() -> tuple[Study, ...]:
         Synthetic(),
         SeparateRates(),
         SuggestedDelays(),
+        Recall(),
+        RecallLayers(),
         PaperScale(),
         Mechanism(),
         ImpulseResponses(),

@@ -130,7 +130,7 @@ def comparison(results: Results, source: str) -> str:
     """Return a table of best validation accuracies with those of the paper below them; `source` names the runs."""
     rows = []
     for model in results.models:
-        cells = (_cell_text(results.cells.get((task, model))) for task in results.tasks)
+        cells = (cell_text(results.cells.get((task, model))) for task in results.tasks)
         rows.append([f"{model}, {source}", *cells])
         if model in reported.SYNTHETIC:
             by_task = dict(zip(reported.TASKS, reported.SYNTHETIC[model], strict=True))
@@ -139,7 +139,7 @@ def comparison(results: Results, source: str) -> str:
     return tables.markdown(["model", *results.tasks], rows)
 
 
-def _cell_text(cell: Cell | None) -> str:
+def cell_text(cell: Cell | None) -> str:
     """Return the accuracy with the number of seeds and the learning rate."""
     if cell is None:
         return ""

@@ -20,16 +20,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from delayssm_lab.models.specs import Spec
-from delayssm_lab.tasks.task import Metric, Score, Split, score_classes
-
-PAD = 0
-#: Sizes are below this number.
-LARGEST = 2**31
+from delayssm_lab.tasks.recall import LARGEST, PAD, RecallBatch, RecallTask, random_of
+from delayssm_lab.tasks.task import Split
 
 
 @dataclass(frozen=True)
@@ -98,25 +92,7 @@ def _check_window(window: int) -> None:
 
 
 @dataclass(frozen=True)
-class RecallBatch:
-    """Sequences of tokens, and the targets at some positions of each."""
-
-    tokens: Int[Tensor, "B L"]
-    positions: Int[Tensor, "B T"]
-    targets: Int[Tensor, "B T"]
-
-    def to(self, device: object) -> RecallBatch:
-        """Return the batch on another device."""
-        return RecallBatch(*(t.to(device) for t in (self.tokens, self.positions, self.targets)))  # type: ignore[call-overload]
-
-    def score(self, model: nn.Module) -> Score:
-        """Return the cross-entropy and the number of correct answers, at the supervised positions only."""
-        logits = model(self.tokens, at=self.positions)
-        return score_classes(logits.flatten(0, 1), self.targets.flatten())
-
-
-@dataclass(frozen=True)
-class DelayedMemory:
+class DelayedMemory(RecallTask):
     """A task of delayed memory: copying, summing or weighted summing after a fixed or a variable lag.
 
     Args:
@@ -177,19 +153,6 @@ class DelayedMemory:
         mapping = {Copy: "Copy", Sum: "Sum", WeightedSum: "Weighted sum"}[type(self.mapping)]
         return f"{mapping}, {'fixed' if self.lags[0] == self.lags[1] else 'variable'} delay"
 
-    @property
-    def metric(self) -> Metric:
-        """Metric of the answers, the accuracy."""
-        return Metric.ACCURACY
-
-    def build(self, spec: Spec) -> nn.Module:
-        """Return a model for this task, freshly initialised."""
-        return spec.build(self.vocab_size, self.max_length)
-
-    def size(self, split: Split) -> int | None:
-        """Return None, as samples are drawn on demand; 0 for the test split, as no sample is ever seen twice."""
-        return 0 if split is Split.TEST else None
-
     def target(self, data: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the target of data, (..., data_length) -> the same shape."""
         target = np.zeros(data.shape)
@@ -215,12 +178,6 @@ class DelayedMemory:
         """Return the lag of the sample with this number."""
         return self._draw(seed, split, index)[1]
 
-    def answers(self, model: nn.Module, batch: RecallBatch) -> Int[Tensor, "B T"]:
-        """Return the most likely token at each supervised position."""
-        with torch.no_grad():
-            answers: Tensor = model(batch.tokens, at=batch.positions).argmax(-1)
-        return answers
-
     def chance_level(self) -> float:
         """Return the accuracy of the most frequent target at each position, counted over 4,096 samples."""
         targets = self.batch(0, Split.VALIDATION, range(4096)).targets
@@ -228,7 +185,7 @@ class DelayedMemory:
 
     def _draw(self, seed: int, split: Split, index: int) -> tuple[NDArray[np.int64], int]:
         """Return the data and the lag of one sample."""
-        random = np.random.Generator(np.random.Philox(key=[seed, split], counter=[0, index, 0, 0]))
+        random = random_of(seed, split, index)
         data = random.integers(1, self.largest_token, self.data_length, endpoint=True)
         return data, int(random.integers(*self.lags, endpoint=True))
 

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from delayssm.config import differences
 from delayssm.storage import files, model_files
-from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, logbook, memory
 from delayssm_lab.training.run import Run, load, save, to_json
@@ -41,7 +41,7 @@ def create(directory: Path, run: Run) -> None:
 
 def check(run: Run) -> None:
     """Raise ValueError if a run cannot be trained to its end, or its model cannot be built. Nothing is computed."""
-    if isinstance(run.task, DelayedMemory):
+    if isinstance(run.task, RecallTask):
         _ = run.steps  # raises an error if epochs are given
         if run.training.validation_size is None:
             raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")

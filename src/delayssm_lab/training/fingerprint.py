@@ -12,7 +12,7 @@ import torch
 
 from delayssm.storage import files
 from delayssm_lab.models.noise import noise
-from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import disk
 from delayssm_lab.training.run import Run, Training, check_settings, to_json
@@ -36,7 +36,7 @@ def compute(run: Run) -> list[float]:
 @torch.no_grad()
 def _compute(run: Run) -> tuple[float, ...]:
     model, task = run.initial_model().eval(), run.task
-    if isinstance(task, DelayedMemory):
+    if isinstance(task, RecallTask):
         outputs = model(task.batch(run.seed, Split.VALIDATION, [0]).tokens)
     else:
         outputs = model(*noise(model, task.max_length))

@@ -1,0 +1,70 @@
+"""All models on tasks of recall, where delays should be weak, and layers that add what DS4D lacks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from delayssm_lab.recipes.recall import HYBRIDS, RECALLS, RecallModel, hybrid, small
+from delayssm_lab.report import figures, tables
+from delayssm_lab.report.collect import Results, group
+from delayssm_lab.report.drawing import png
+from delayssm_lab.studies.contest import SMALL, Contest
+from delayssm_lab.studies.synthetic import Synthetic, cell_text
+from delayssm_lab.studies.trained import of_this_code, records_of
+from delayssm_lab.study import File, Places
+
+#: Models, cheap ones first.
+MODELS: tuple[RecallModel, ...] = ("ds4d", "s4d", "lstm", "gpt2", "llama", "mamba")
+
+
+def recall_contests() -> tuple[Contest, ...]:
+    """Return a contest for each model and task."""
+    return tuple(Contest(small(task, model)) for model in MODELS for task in RECALLS)
+
+
+def hybrid_contests() -> tuple[Contest, ...]:
+    """Return a contest for each layer with additions, on the shorter associative recall."""
+    return tuple(Contest(hybrid(name)) for name in HYBRIDS)
+
+
+@dataclass(frozen=True)
+class Recall(Synthetic):
+    """Validation accuracy of all models on associative recall and selective copying."""
+
+    name = "recall"
+    title = "Six models on associative recall and selective copying"
+
+    contests: tuple[Contest, ...] = field(default_factory=recall_contests)
+    others: tuple[Contest, ...] = ()
+
+    def files(self, places: Places) -> Iterable[File]:
+        find = of_this_code(places)
+        yield "rates.md", self._rates(find).encode()
+        if finals := self._finals(find):
+            others = [run for contest in self.others for run in contest.finals(find)]
+            results = group([*finals, *records_of(SMALL, others, find)])
+            yield "table.md", table(results).encode()
+            yield "curves.png", png(figures.learning_curves(results))
+
+
+@dataclass(frozen=True)
+class RecallLayers(Recall):
+    """Validation accuracy of DS4D with additions, beside the models of `Recall` on the same task."""
+
+    name = "recall-layers"
+    title = "DS4D with a short convolution, a gate or delta-rule heads, on associative recall"
+
+    contests: tuple[Contest, ...] = field(default_factory=hybrid_contests)
+    others: tuple[Contest, ...] = field(
+        default_factory=lambda: tuple(Contest(small("recall-64", model)) for model in MODELS)
+    )
+
+
+def table(results: Results) -> str:
+    """Return the best validation accuracies, a row for each model, below the chance level of each task."""
+    chance = ["chance level", *(f"{task.chance_level():.2f}" for task in results.tasks.values())]
+    rows = [
+        [model, *(cell_text(results.cells.get((task, model))) for task in results.tasks)] for model in results.models
+    ]
+    return tables.markdown(["model", *results.tasks], [chance, *rows])
