@@ -33,7 +33,7 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
     model = best_model(directory, run)
     if not isinstance(run.task, DelayedMemory):
         value = measure(model, run.task, Split.TEST, samples, run.seed)
-        print(f"{run.task.metric.value} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
+        print(f"{run.task.metric.label} {value:.4f} on test samples; chance level {run.task.chance_level():.4f}")
         return
     chosen = run if seed is None else replace(run, seed=seed)  # raises an error if there is no such seed
     by_lag = accuracy_by_lag(model, run.task, samples, chosen.seed)

@@ -20,18 +20,19 @@ from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.models.specs import GPT2Spec, LlamaSpec, LSTMSpec, MambaSpec, Spec, StateSpaceSpec
 from delayssm_lab.recipes import general
 from delayssm_lab.recipes.general import BenchmarkName
+from delayssm_lab.recipes.language import LANGUAGE_MODELS, LANGUAGE_TASKS, LanguageName, reviews
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.training.run import Run, Training
 
 TaskName = Literal[
     "copy-fixed", "copy-variable", "sum-fixed", "sum-variable", "weighted-sum-fixed", "weighted-sum-variable"
 ]
-AnyTaskName = TaskName | BenchmarkName
+AnyTaskName = TaskName | BenchmarkName | LanguageName
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
 Scale = Literal["small", "paper"]
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
-ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS)
+ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS, *LANGUAGE_TASKS)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 SCALES: tuple[Scale, ...] = get_args(Scale)
 #: The learning rates that the paper tries for every model.
@@ -61,6 +62,14 @@ def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "small": general.small}[scale](task, model)
+    if task in LANGUAGE_TASKS:
+        if scale == "paper":
+            raise ValueError(f"{task} is not a task of the paper; choose --scale small")
+        if model not in LANGUAGE_MODELS:
+            raise ValueError(
+                f"{task} is a task for {', '.join(LANGUAGE_MODELS)}, not for {model}; choose one of these models"
+            )
+        return reviews(model)
     if model not in models_of(scale):
         raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
     return {"paper": paper, "small": small}[scale](cast(TaskName, task), model)

@@ -15,6 +15,7 @@ from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.task import Split
 
 _CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
@@ -162,14 +163,13 @@ def _page(results: Results, pictures: list[Picture], examples: list[Example]) ->
         pictures=pictures,
         examples=examples,
         cell_text=cell_text,
-        metrics=sorted({task.metric.value for task in results.tasks.values()}),
+        metrics=sorted({task.metric.label for task in results.tasks.values()}),
         chance_level={label: task.chance_level() for label, task in results.tasks.items()},
     )
 
 
 def _title(results: Results) -> str:
     """Return the title of the page: the kinds of tasks that it is about."""
-    delayed = [isinstance(task, DelayedMemory) for task in results.tasks.values()]
-    if all(delayed):
-        return "Delayed memory"
-    return "Delayed memory and general benchmarks" if any(delayed) else "General benchmarks"
+    kinds = {DelayedMemory: "delayed memory", FilmReviews: "language"}
+    found = dict.fromkeys(kinds.get(type(task), "general benchmarks") for task in results.tasks.values())
+    return " and ".join(found).capitalize()

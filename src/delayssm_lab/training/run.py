@@ -22,6 +22,7 @@ from delayssm.storage import files
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
@@ -32,7 +33,18 @@ from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 FORMAT = "delayssm directory 1"
 #: Whole numbers of runs are below this one.
 LARGEST = 2**31
-AnyTask = DelayedMemory | SequentialMNIST | SpeechCommands | BIDMC | ListOps | Text | Retrieval | GrayCIFAR | Pathfinder
+AnyTask = (
+    DelayedMemory
+    | SequentialMNIST
+    | SpeechCommands
+    | BIDMC
+    | ListOps
+    | Text
+    | Retrieval
+    | GrayCIFAR
+    | Pathfinder
+    | FilmReviews
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +141,7 @@ class Run:
             raise ValueError(f"seed must be at least 0 and below 2**63, not {self.seed}")
         if len(self.label) > 100 or not self.label.isprintable():
             raise ValueError(f"label must have at most 100 characters, all of them printable, not {self.label!r}")
-        if isinstance(self.task, DelayedMemory) and self._is_bidirectional():
+        if isinstance(self.task, DelayedMemory | FilmReviews) and self._is_bidirectional():
             raise ValueError(
                 f"{self.task.label} asks for tokens that a bidirectional layer has already seen; "
                 "set bidirectional to False (on the command line --no-bidirectional)"

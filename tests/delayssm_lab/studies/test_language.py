@@ -1,0 +1,132 @@
+"""The study of language models at toy size."""
+
+import lzma
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from delayssm import TokenModel
+from delayssm.layers.block import BlockConfig
+from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.models.specs import LlamaSpec, LSTMSpec, Spec, StateSpaceSpec
+from delayssm_lab.recipes.delayed import LEARNING_RATES
+from delayssm_lab.studies import language
+from delayssm_lab.studies.contest import Contest
+from delayssm_lab.studies.language import LANGUAGE, SCREENING, Language, compressed_bits, language_contests, ranges
+from delayssm_lab.studies.trained import Shelf, of_this_code
+from delayssm_lab.study import Places
+from delayssm_lab.tasks.language import FilmReviews
+from delayssm_lab.tasks.task import Split
+from delayssm_lab.training.record import Record
+from delayssm_lab.training.run import Run, Training
+from tests.support.command_line import Here
+from tests.support.studies import make_at, table_rows
+
+pytestmark = pytest.mark.usefixtures("one_thread", "data")
+
+TASK = FilmReviews(context=12, train_bytes=500)
+DS4D = StateSpaceSpec(depth=1, block=BlockConfig(layer=DS4DConfig(8, 4, TASK.context)))
+
+
+def _contest(model: Spec, **options: object) -> Contest:
+    training = Training(steps=8, batch_size=4, evaluate_every=2, validation_size=4, test_size=4)
+    run = Run(task=TASK, model=model, training=training)
+    return Contest(run, (1e-3,), (0, 1), short_shelf=SCREENING, whole_shelf=LANGUAGE, **options)  # type: ignore[arg-type]
+
+
+def test_language(tmp_path: Path, here: Here) -> None:
+    contests = _contest(DS4D), _contest(LSTMSpec(d_model=8, depth=1))
+    study, places = Language(contests, samples=5, written=30), Places(tmp_path / "work", tmp_path / "results")
+    content = make_at(study, places)
+    assert set(content) == {
+        "about.json", "rates.md", "table.md", "curves.png", "ablations.md", "positions.md", "positions.png",
+        "delays.png", "texts.md",
+    }  # fmt: skip
+    head, _, *rows = table_rows(content["table.md"])
+    cells = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    assert list(cells) == ["DS4D", "LSTM", "entropy of single bytes", "lzma, after all training text"]
+    assert cells["entropy of single bytes"]["test"] == f"{TASK.chance_level():.3f}"
+    find = of_this_code(places)
+    finals = contests[0].finals(find)
+    records = [find(LANGUAGE, run) for run in finals]
+    assert cells["DS4D"]["validation"].startswith(f"{np.mean([r.best for r in records if r]):.3f} ± ")
+    assert cells["DS4D"]["seeds"] == "2"
+    model = LANGUAGE.store(places).model(finals[0])
+    bits = TASK.batch(0, Split.TEST, range(5)).bits(model)
+    positions = {row[0]: row[1:] for row in table_rows(content["positions.md"])}
+    assert positions["bytes before the target"] == [
+        "DS4D", "DS4D, τ = 1 step", "DS4D, μ = 0", "DS4D, p = 0", "LSTM",
+    ]  # fmt: skip
+    assert positions["8 to 12"][0] == f"{bits[:, 7:].mean():.3f}"
+    ablations = table_rows(content["ablations.md"])[2:]
+    assert ablations[0] == ["DS4D", f"{bits.mean():.3f}", ""]
+    assert all("±" in row[2] for row in ablations[1:4])
+    bundle = places.work / "film-reviews"
+    assert "`delayssm reproduce language`" in (bundle / "README.md").read_text()
+    assert TokenModel.from_pretrained(bundle).vocab_size == 256
+    code, out, errors = here("write", bundle, "--prompt", "Bad ", "--length", 5, "--seed", 1)
+    assert code == 0, errors
+    assert out.startswith("Bad ")
+    assert out == here("write", bundle, "--prompt", "Bad ", "--length", 5, "--seed", 1)[1]
+
+
+def test_a_part_of_the_study_has_a_table(tmp_path: Path) -> None:
+    contest, places = _contest(DS4D), Places(tmp_path / "work", tmp_path / "results")
+    study = Language((contest, _contest(LSTMSpec(d_model=8, depth=1))), samples=5)
+    SCREENING.train(contest.screening(of_this_code(places)), places)
+    assert study.progress(places)[0] == 1
+    content = dict(study.files(places))
+    assert set(content) == {"rates.md", "table.md"}
+    head, _, *rows = table_rows(content["table.md"])
+    assert [row[0] for row in rows] == ["DS4D", "entropy of single bytes", "lzma, after all training text"]
+    assert rows[0][head.index("validation")] == "–"
+    assert rows[0][head.index("validation, a quarter of the bytes")] != "–"
+
+
+def test_further_rates_are_tried_while_the_best_is_at_an_end() -> None:
+    contest = Contest(_contest(DS4D).run, rates=(1e-3, 4e-3), seeds=(0,), further=(1e-4, 1.6e-2, 6.4e-2))
+    results: dict[float, float] = {}
+
+    def find(shelf: Shelf, run: Run) -> Record | None:
+        bits = results.get(run.training.lr)
+        metrics = [] if bits is None else [{"step": 1.0, "bits_per_byte": bits}]
+        return Record(run, {}, "", metrics, {}, [], [], []) if metrics else None
+
+    def tried() -> list[float]:
+        return [run.training.lr for run in contest.screening(find)]
+
+    assert tried() == [1e-3, 4e-3]
+    results |= {1e-3: 3.0, 4e-3: 2.0}
+    assert tried() == [1e-3, 4e-3, 1.6e-2]
+    results[1.6e-2] = 2.5
+    assert tried() == [1e-3, 4e-3, 1.6e-2]
+    assert {run.training.lr for run in contest.finals(find)} == {4e-3}
+    results |= {1e-3: 1.0}
+    assert tried() == [1e-4, 1e-3, 4e-3]
+
+
+def test_every_model_has_the_same_chance() -> None:
+    contests = language_contests()
+    assert [contest.run.model_label for contest in contests] == ["DS4D", "S4D", "Mamba", "Llama"]
+    assert len({(contest.run.training, contest.rates, contest.further, contest.seeds) for contest in contests}) == 1
+    assert contests[0].rates == (*LEARNING_RATES, 4e-3)
+    assert all(isinstance(contests[i].run.model, kind) for i, kind in ((0, StateSpaceSpec), (3, LlamaSpec)))
+
+
+def test_a_compressor_uses_the_text_before() -> None:
+    random = np.random.default_rng(0)
+    text = random.bytes(3000)
+    assert compressed_bits(b"", text) == pytest.approx(8, rel=0.02)
+    assert compressed_bits(random.bytes(100_000) + text, text) < 0.2
+    assert lzma.FILTER_LZMA2  # of the standard library
+
+
+@pytest.mark.parametrize("context", [1, 2, 12, 1024])
+def test_ranges_leave_no_position_out(context: int) -> None:
+    positions = [p for first, last in ranges(context) for p in range(first, last + 1)]
+    assert positions == list(range(1, context + 1))
+    assert len(ranges(1024)) == 10
+    assert math.prod(ranges(1024)[-1]) == 512 * 1024
+    assert language.PROMPTS[0] == ""
