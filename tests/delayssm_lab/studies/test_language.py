@@ -1,6 +1,5 @@
 """The study of language models at toy size."""
 
-import lzma
 import math
 from pathlib import Path
 
@@ -24,21 +23,24 @@ from delayssm_lab.training.run import Run, Training
 from tests.support.command_line import Here
 from tests.support.studies import make_at, table_rows
 
-pytestmark = pytest.mark.usefixtures("one_thread", "data")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TASK = FilmReviews(context=12, train_bytes=500)
 DS4D = StateSpaceSpec(depth=1, block=BlockConfig(layer=DS4DConfig(8, 4, TASK.context)))
 
 
-def _contest(model: Spec, **options: object) -> Contest:
+def _contest(model: Spec, *seeds: int) -> Contest:
     training = Training(steps=8, batch_size=4, evaluate_every=2, validation_size=4, test_size=4)
     run = Run(task=TASK, model=model, training=training)
-    return Contest(run, (1e-3,), (0, 1), short_shelf=SCREENING, whole_shelf=LANGUAGE, **options)  # type: ignore[arg-type]
+    return Contest(run, (1e-3,), seeds, short_shelf=SCREENING, whole_shelf=LANGUAGE)
 
 
-def test_language(tmp_path: Path, here: Here) -> None:
-    contests = _contest(DS4D), _contest(LSTMSpec(d_model=8, depth=1))
+@pytest.mark.usefixtures("data")
+def test_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    contests = _contest(DS4D, 0, 1), _contest(LSTMSpec(d_model=8, depth=1), 0)
     study, places = Language(contests, samples=5, written=30), Places(tmp_path / "work", tmp_path / "results")
+    SCREENING.train(contests[0].screening(of_this_code(places)), places)
+    _check_a_part(study, places)
     content = make_at(study, places)
     assert set(content) == {
         "about.json", "rates.md", "table.md", "curves.png", "ablations.md", "positions.md", "positions.png",
@@ -66,17 +68,17 @@ def test_language(tmp_path: Path, here: Here) -> None:
     bundle = places.work / "film-reviews"
     assert "`delayssm reproduce language`" in (bundle / "README.md").read_text()
     assert TokenModel.from_pretrained(bundle).vocab_size == 256
+    capsys.readouterr()
+    here = Here(monkeypatch, capsys)
     code, out, errors = here("write", bundle, "--prompt", "Bad ", "--length", 5, "--seed", 1)
     assert code == 0, errors
     assert out.startswith("Bad ")
     assert out == here("write", bundle, "--prompt", "Bad ", "--length", 5, "--seed", 1)[1]
 
 
-def test_a_part_of_the_study_has_a_table(tmp_path: Path) -> None:
-    contest, places = _contest(DS4D), Places(tmp_path / "work", tmp_path / "results")
-    study = Language((contest, _contest(LSTMSpec(d_model=8, depth=1))), samples=5)
-    SCREENING.train(contest.screening(of_this_code(places)), places)
-    assert study.progress(places)[0] == 1
+def _check_a_part(study: Language, places: Places) -> None:
+    """Check that the screening of one model gives a readable table."""
+    assert study.progress(places) == (1, 5)
     content = dict(study.files(places))
     assert set(content) == {"rates.md", "table.md"}
     head, _, *rows = table_rows(content["table.md"])
@@ -86,7 +88,7 @@ def test_a_part_of_the_study_has_a_table(tmp_path: Path) -> None:
 
 
 def test_further_rates_are_tried_while_the_best_is_at_an_end() -> None:
-    contest = Contest(_contest(DS4D).run, rates=(1e-3, 4e-3), seeds=(0,), further=(1e-4, 1.6e-2, 6.4e-2))
+    contest = Contest(_contest(DS4D, 0).run, rates=(1e-3, 4e-3), seeds=(0,), further=(1e-4, 1.6e-2, 6.4e-2))
     results: dict[float, float] = {}
 
     def find(shelf: Shelf, run: Run) -> Record | None:
@@ -119,8 +121,7 @@ def test_a_compressor_uses_the_text_before() -> None:
     random = np.random.default_rng(0)
     text = random.bytes(3000)
     assert compressed_bits(b"", text) == pytest.approx(8, rel=0.02)
-    assert compressed_bits(random.bytes(100_000) + text, text) < 0.2
-    assert lzma.FILTER_LZMA2  # of the standard library
+    assert compressed_bits(random.bytes(100_000) + text, text) < 2
 
 
 @pytest.mark.parametrize("context", [1, 2, 12, 1024])
