@@ -1,6 +1,7 @@
 """The study of language models at toy size."""
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,22 @@ import pytest
 from delayssm import TokenModel
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig
+from delayssm_lab.display import Silent
 from delayssm_lab.models.specs import LlamaSpec, LSTMSpec, Spec, StateSpaceSpec
 from delayssm_lab.recipes.delayed import LEARNING_RATES
-from delayssm_lab.studies import language
+from delayssm_lab.studies import language, trained
 from delayssm_lab.studies.contest import Contest
 from delayssm_lab.studies.language import LANGUAGE, SCREENING, Language, compressed_bits, language_contests, ranges
 from delayssm_lab.studies.trained import Shelf, of_this_code
 from delayssm_lab.study import Places
 from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.task import Split
+from delayssm_lab.training import trainer as training
 from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run, Training
+from delayssm_lab.training.sweep import Outcome
 from tests.support.command_line import Here
+from tests.support.runs import create
 from tests.support.studies import make_at, table_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -29,13 +34,26 @@ TASK = FilmReviews(context=12, train_bytes=500)
 DS4D = StateSpaceSpec(depth=1, block=BlockConfig(layer=DS4DConfig(8, 4, TASK.context)))
 
 
+@pytest.fixture
+def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the runs of a sweep in this process, which saves the seconds in which others would begin."""
+
+    def sweep(runs: Sequence[Run], root: Path, finished: Callable[[Path], None]) -> list[Outcome]:
+        for run in runs:
+            training.train(create(root / run.name, run), Silent())
+            finished(root / run.name)
+        return []
+
+    monkeypatch.setattr(trained, "sweep", sweep)
+
+
 def _contest(model: Spec, *seeds: int) -> Contest:
-    training = Training(steps=8, batch_size=4, evaluate_every=2, validation_size=4, test_size=4)
-    run = Run(task=TASK, model=model, training=training)
+    settings = Training(steps=8, batch_size=4, evaluate_every=2, validation_size=4, test_size=4)
+    run = Run(task=TASK, model=model, training=settings)
     return Contest(run, (1e-3,), seeds, short_shelf=SCREENING, whole_shelf=LANGUAGE)
 
 
-@pytest.mark.usefixtures("data")
+@pytest.mark.usefixtures("data", "_no_processes")
 def test_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     contests = _contest(DS4D, 0, 1), _contest(LSTMSpec(d_model=8, depth=1), 0)
     study, places = Language(contests, samples=5, written=30), Places(tmp_path / "work", tmp_path / "results")
@@ -78,7 +96,7 @@ def test_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def _check_a_part(study: Language, places: Places) -> None:
     """Check that the screening of one model gives a readable table."""
-    assert study.progress(places) == (1, 5)
+    assert study.progress(places) == (1, 2 + 3)
     content = dict(study.files(places))
     assert set(content) == {"rates.md", "table.md"}
     head, _, *rows = table_rows(content["table.md"])
