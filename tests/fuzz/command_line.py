@@ -155,7 +155,7 @@ def _command_line(data: st.DataObject) -> list[str]:
         known = f"train {task} {model if task in ALL_TASKS[:6] and model != 'ds4d-narrow' else 'ds4d'}"
     elif command == "reproduce" and draw(st.booleans()):
         words.append(draw(st.sampled_from([study.name for study in studies()])))
-    elif command in ("resume", "eval", "report", "listen", "export"):
+    elif command in ("resume", "eval", "report", "listen", "export", "write"):
         words.append(draw(st.sampled_from(PATHS)))
     elif command in ("data check", "data prepare", "data generate"):
         words.append(draw(st.sampled_from(["mnist", "imdb", "listops", "bidmc", "pathfinder32-9", "aan"])))

@@ -28,7 +28,7 @@ SETTINGS = (
     "--batch-size", 4, "--evaluate-every", 20, "--checkpoint-every", 2, "--validation-size", 4, "--target", "None",
     "--steps", STEPS_PER_KILL * TRAINING_KILLS,
 )  # fmt: skip
-TIMES = {"seconds", "step_seconds", "tokens_per_second"}
+TIMES = {"seconds", "step_seconds", "cpu_seconds", "tokens_per_second"}
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ def prepare_all(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             writer.put(target, np.where(np.arange(40) < 2, 0.0, values) if target == "RR" else values)
         _about(writer)
     for name, splits, texts, classes in (
-        ("imdb", ("train", "test"), ("tokens",), 2),
+        ("imdb", ("train", "test"), ("tokens", "bytes"), 2),
         ("listops", ("train", "validation", "test"), ("tokens",), 10),
         ("aan", ("train", "validation", "test"), ("a_tokens", "b_tokens"), 2),
     ):

@@ -86,7 +86,8 @@ def state(directory: Path) -> dict[str, torch.Tensor]:
 
 def metrics_without_times(directory: Path) -> list[dict[str, float]]:
     """Return the evaluations of a run without their times."""
-    return [{k: v for k, v in entry.items() if k != "seconds"} for entry in read_metrics(directory)]
+    times = "seconds", "cpu_seconds"
+    return [{k: v for k, v in entry.items() if k not in times} for entry in read_metrics(directory)]
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""Train and compare sequence models on delayed memory and on general benchmarks.
+"""Train and compare sequence models on delayed memory, general benchmarks and language.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted (progress is saved).
 """
@@ -19,6 +19,7 @@ COMMANDS = {
     "data": "List, check, prepare and generate data sets.",
     "export": "Write a trained model as ONNX, to run it without torch.",
     "listen": "Classify a recording chunk by chunk and plot the running prediction.",
+    "write": "Continue a text with a trained language model.",
     "params": "Print the size and the parameter count of every model.",
     "info": "Print versions, backend, threads and GPU.",
     "demo": "Use two trained models, then train DS4D and S4D on delayed copying for a few minutes and compare them.",

@@ -38,7 +38,7 @@ def command(directory: tyro.conf.Positional[Path], samples: int = 1024, seed: in
         split = Split.VALIDATION if isinstance(run.task, RecallTask) else Split.TEST
         value = measure(model, run.task, split, samples, chosen.seed if isinstance(run.task, RecallTask) else run.seed)
         kind, chance = split.name.lower(), run.task.chance_level()
-        print(f"{run.task.metric.value} {value:.4f} on {kind} samples; chance level {chance:.4f}")
+        print(f"{run.task.metric.label} {value:.4f} on {kind} samples; chance level {chance:.4f}")
         return
     by_lag = accuracy_by_lag(model, run.task, samples, chosen.seed)
     for lag, accuracy in by_lag.items():

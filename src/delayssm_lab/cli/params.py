@@ -15,16 +15,17 @@ def command(scale: Scale = "paper") -> None:
     """
     from rich.table import Table
 
-    from delayssm_lab.recipes.sizes import benchmark_rows, rows
+    from delayssm_lab.recipes.sizes import benchmark_rows, language_rows, rows
 
     unavailable: list[ModuleNotFoundError] = []
     delayed = "tasks", "model", "layers", "width", "heads", "state", "parameters"
     general = "task", "model", "layers", "width", "state", "parameters", "/ S4D"
     for title, columns, content in (
-        ("Delayed memory", delayed, rows(scale, unavailable)),
-        ("Benchmarks", general, benchmark_rows(scale)),
+        (f"Delayed memory, scale '{scale}'", delayed, rows(scale, unavailable)),
+        (f"Benchmarks, scale '{scale}'", general, benchmark_rows(scale)),
+        ("Language", delayed, language_rows(unavailable)),
     ):
-        table = Table(title=f"{title}, scale '{scale}'")
+        table = Table(title=title)
         for column in columns:
             table.add_column(column, justify="left" if column in ("task", "tasks", "model") else "right")
         for row in content:

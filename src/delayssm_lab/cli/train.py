@@ -105,10 +105,10 @@ def finish(directory: Path, run: Run, tracker: Tracker | None = None) -> None:
             summary = training.train(directory, board.add("training"), tracker)
     except Interrupted as interrupted:
         leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {quoted(directory)}")
-    metric = run.task.metric.value
+    metric, name = run.task.metric.value, run.task.metric.label
     test = f", {summary[f'test_{metric}']:.4f} on test samples" if f"test_{metric}" in summary else ""
     print(
-        f"Best {metric} {summary[metric]:.4f} at step {summary['best_step']}{test}, "
+        f"Best {name} {summary[metric]:.4f} at step {summary['best_step']}{test}, "
         f"after {duration(summary['seconds'])}. Results are in {directory}. "
         f"To plot them: delayssm report {quoted(directory)}"
     )

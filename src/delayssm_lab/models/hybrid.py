@@ -88,7 +88,8 @@ def delta_rule(
     scaled = beta.unsqueeze(-1)
     system = (scaled * (k @ k.mT)).tril(-1)
     u = torch.linalg.solve_triangular(system, scaled * v, upper=False, unitriangular=True)
-    return (q @ k.mT).tril() @ u
+    y: Tensor = (q @ k.mT).tril() @ u
+    return y
 
 
 class HybridBlock(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from delayssm.layers.inputs import Tokens
@@ -14,7 +15,12 @@ def noise(model: nn.Module, length: int, seed: int = 0) -> list[Tensor]:
     if isinstance(model, PairModel):
         return [*noise(model.encoder, length, seed), *noise(model.encoder, length, seed + 1)]
     assert isinstance(model, PooledModel)
-    generator = torch.Generator().manual_seed(seed)
     if isinstance(model.inputs, Tokens):
-        return [torch.randint(0, model.inputs.num_embeddings, (1, length), generator=generator)]
+        return [noise_tokens(model.inputs.num_embeddings, length, seed)]
+    generator = torch.Generator().manual_seed(seed)
     return [torch.randn(1, length, model.inputs.in_features, generator=generator)]
+
+
+def noise_tokens(vocab_size: int, length: int, seed: int = 0) -> Int[Tensor, "1 L"]:
+    """Return one sequence of random tokens."""
+    return torch.randint(0, vocab_size, (1, length), generator=torch.Generator().manual_seed(seed))

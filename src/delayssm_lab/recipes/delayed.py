@@ -22,19 +22,20 @@ from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.models.specs import GPT2Spec, LlamaSpec, LSTMSpec, MambaSpec, Spec, StateSpaceSpec
 from delayssm_lab.recipes import general, recall
 from delayssm_lab.recipes.general import BenchmarkName
-from delayssm_lab.recipes.recall import RecallName
+from delayssm_lab.recipes.language import LANGUAGE_MODELS, LANGUAGE_TASKS, LanguageName, reviews
+from delayssm_lab.recipes.recall import RecallModel, RecallName
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.training.run import Run, Training
 
 TaskName = Literal[
     "copy-fixed", "copy-variable", "sum-fixed", "sum-variable", "weighted-sum-fixed", "weighted-sum-variable"
 ]
-AnyTaskName = TaskName | BenchmarkName | RecallName
+AnyTaskName = TaskName | BenchmarkName | RecallName | LanguageName
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
 Scale = Literal["small", "paper"]
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
-ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS, *recall.RECALLS)
+ALL_TASKS: tuple[AnyTaskName, ...] = (*TASKS, *general.BENCHMARKS, *recall.RECALLS, *LANGUAGE_TASKS)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 SCALES: tuple[Scale, ...] = get_args(Scale)
 #: The learning rates that the paper tries for every model.
@@ -64,14 +65,20 @@ def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "small": general.small}[scale](task, model)
-    if task in recall.RECALLS and scale == "paper":
+    if scale == "paper" and (task in recall.RECALLS or task in LANGUAGE_TASKS):
         raise ValueError(
             f"{task} is not one of the paper's tasks, so it exists at small scale only; choose --scale small"
         )
+    if task in LANGUAGE_TASKS:
+        if model not in LANGUAGE_MODELS:
+            raise ValueError(
+                f"{task} is a task for {', '.join(LANGUAGE_MODELS)}, not for {model}; choose one of these models"
+            )
+        return reviews(model)
     if model not in models_of(scale):
         raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
     if task in recall.RECALLS:
-        return recall.small(task, model)
+        return recall.small(task, cast(RecallModel, model))
     return {"paper": paper, "small": small}[scale](cast(TaskName, task), model)
 
 

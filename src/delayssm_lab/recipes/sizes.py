@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from delayssm_lab.recipes.delayed import Scale, TaskName, models_of, preset
 from delayssm_lab.recipes.general import BENCHMARKS
+from delayssm_lab.recipes.language import LANGUAGE_MODELS, LANGUAGE_TASKS
 from delayssm_lab.training.run import Run
 
 #: Tasks that share their models. Sum and weighted sum have the same vocabulary and lengths.
@@ -35,11 +37,20 @@ def rows(scale: Scale, unavailable: list[ModuleNotFoundError]) -> Iterator[tuple
                 yield f"{family}, variable", *variable
 
 
+def language_rows(unavailable: list[ModuleNotFoundError]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each language model, as `rows` does; there is one scale."""
+    for task, model in product(LANGUAGE_TASKS, LANGUAGE_MODELS):
+        try:
+            yield task, *_sizes(preset(task, model, "small"))
+        except ModuleNotFoundError as error:
+            unavailable.append(error)
+
+
 def _sizes(run: Run) -> tuple[str, ...]:
     """Return model, layers, width, heads, state and parameters of a run."""
     spec = run.model
     heads, state = (str(getattr(spec, name, "-")) for name in ("heads", "d_state"))
-    return run.label, str(spec.depth), str(spec.d_model), heads, state, f"{run.parameters():,}"
+    return run.model_label, str(spec.depth), str(spec.d_model), heads, state, f"{run.parameters():,}"
 
 
 def benchmark_rows(scale: Scale) -> Iterator[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from delayssm_lab.recipes import general, recall
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.training.record import Record, of_directory
 from delayssm_lab.training.run import AnyTask, Run, leaves, to_json
 
@@ -17,6 +18,7 @@ TASK_ORDER = [
     *(f"{name}, {lag} delay" for name in ("Copy", "Sum", "Weighted sum") for lag in ("fixed", "variable")),
     *(run.task.label for run in general.PAPER.values()),
     *(task.label for task in recall.TASKS.values()),
+    FilmReviews.label,
 ]
 MODEL_ORDER = ["LSTM", "S4D", "Mamba", "DS4D narrow", "DS4D", "GPT-2", "Llama"]
 

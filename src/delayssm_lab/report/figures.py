@@ -43,7 +43,7 @@ def learning_curves(results: Results) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.set_xlabel("training step")
-        axis.set_ylabel(f"validation {task.metric.value}")
+        axis.set_ylabel(f"validation {task.metric.label}")
     legend(figure, axes)
     return figure
 

@@ -15,6 +15,7 @@ from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
 from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training.run import AnyTask
@@ -164,19 +165,19 @@ def _page(results: Results, pictures: list[Picture], examples: list[Example]) ->
         pictures=pictures,
         examples=examples,
         cell_text=cell_text,
-        metrics=sorted({task.metric.value for task in results.tasks.values()}),
+        metrics=sorted({task.metric.label for task in results.tasks.values()}),
         chance_level={label: task.chance_level() for label, task in results.tasks.items()},
     )
 
 
 def _title(results: Results) -> str:
     """Return the title of the page: the kinds of tasks that it is about."""
-    kinds = [_kind(task) for task in results.tasks.values()]
-    present = [kind for kind in ("delayed memory", "recall", "general benchmarks") if kind in kinds]
-    return " and ".join(present).capitalize()
+    return " and ".join(dict.fromkeys(_kind(task) for task in results.tasks.values())).capitalize()
 
 
 def _kind(task: AnyTask) -> str:
     if isinstance(task, DelayedMemory):
         return "delayed memory"
-    return "recall" if isinstance(task, RecallTask) else "general benchmarks"
+    if isinstance(task, RecallTask):
+        return "recall"
+    return "language" if isinstance(task, FilmReviews) else "general benchmarks"

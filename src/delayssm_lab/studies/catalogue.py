@@ -21,6 +21,7 @@ from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.forecasting import Forecasting
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
+from delayssm_lab.studies.language import Language
 from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
 from delayssm_lab.studies.pathfinder_images import PathfinderImages
@@ -92,6 +93,7 @@ def experiments() -> tuple[Study, ...]:
         Mechanism(),
         ImpulseResponses(),
         General(),
+        Language(),
         Listening(),
         Speech(),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from delayssm_lab.recipes.delayed import TASKS, ModelName, grid, preset
 from delayssm_lab.report import page, reported, tables
 from delayssm_lab.report.collect import Cell, Results, group
-from delayssm_lab.studies.contest import SCREENING, SMALL, Contest
+from delayssm_lab.studies.contest import Contest, hold
 from delayssm_lab.studies.trained import (
     Finder,
     Shelf,
@@ -47,15 +47,11 @@ class Synthetic(Study):
     def progress(self, places: Places) -> tuple[int, int]:
         find = of_any_code(places)
         done = len(self._screening(find)) + len(self._finals(find))
-        return done, sum(len(contest.rates) + len(contest.seeds) for contest in self.contests)
+        return done, sum(len(contest.screening(find)) + len(contest.seeds) for contest in self.contests)
 
     def run(self, places: Places) -> None:
-        find = of_this_code(places)
         for model in dict.fromkeys(contest.run.model_label for contest in self.contests):
-            contests = [contest for contest in self.contests if contest.run.model_label == model]
-            while missing := [shelved for contest in contests for shelved in contest.missing(find)]:
-                for shelf in dict.fromkeys(shelf for shelf, _ in missing):
-                    shelf.train([run for other, run in missing if other == shelf], places)
+            hold([contest for contest in self.contests if contest.run.model_label == model], places)
 
     def files(self, places: Places) -> Iterable[File]:
         find = of_this_code(places)
@@ -76,10 +72,18 @@ class Synthetic(Study):
         return [*self._screening(find), *self._finals(find)]
 
     def _screening(self, find: Finder) -> list[Record]:
-        return records_of(SCREENING, [run for contest in self.contests for run in contest.screening()], find)
+        return [
+            record
+            for contest in self.contests
+            for record in records_of(contest.short_shelf, contest.screening(find), find)
+        ]
 
     def _finals(self, find: Finder) -> list[Record]:
-        return records_of(SMALL, [run for contest in self.contests for run in contest.finals(find)], find)
+        return [
+            record
+            for contest in self.contests
+            for record in records_of(contest.whole_shelf, contest.finals(find), find)
+        ]
 
     def _rates(self, find: Finder) -> str:
         """Return a table of the best accuracies in the screening, a row for each model and learning rate."""

@@ -120,11 +120,7 @@ class LabelledTask(ABC):
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
         """Return the samples with these numbers. Training samples repeat after each epoch in another order."""
         rows, numbers = _rows(self, split, data_root()), np.asarray(indices, np.int64)
-        if split is Split.TRAIN:
-            epochs, positions = np.divmod(numbers, len(rows))
-            orders = {epoch: _permutation(len(rows), seed, epoch) for epoch in set(epochs.tolist())}
-            numbers = np.array([orders[e][p] for e, p in zip(epochs.tolist(), positions.tolist(), strict=True)])
-        return self.take(split, rows[numbers])
+        return self.take(split, rows[in_epochs(numbers, len(rows), seed) if split is Split.TRAIN else numbers])
 
     def chance_level(self) -> float:
         """Return the accuracy of always answering with the most frequent class of the test samples."""
@@ -133,12 +129,13 @@ class LabelledTask(ABC):
 
     def prepared(self) -> Prepared:
         """Return the prepared data. If it is missing, the error states the command that prepares it."""
-        return _prepared(self.data, data_root())
+        return prepared(self.data, data_root())
 
 
 # The location of the data is an argument of the cached functions, because the environment can change it.
 @lru_cache(maxsize=16)
-def _prepared(name: str, root: Path) -> Prepared:
+def prepared(name: str, root: Path) -> Prepared:
+    """Return a prepared data set. If it is missing, the error states the command that prepares it."""
     return load(name)
 
 
@@ -146,22 +143,29 @@ def _prepared(name: str, root: Path) -> Prepared:
 def _rows(task: LabelledTask, split: Split, root: Path) -> Indices:
     rows = task.split(split)
     if split is not Split.TRAIN:  # shuffled, so that the first few are a fair sample of all
-        rows = rows[_permutation(len(rows), 0, 0)]
+        rows = rows[permutation(len(rows), 0, 0)]
     if not len(rows):
         raise ValueError(f"the prepared data of {task.label} has no {split.name.lower()} samples; prepare more of it")
     return rows
 
 
 @lru_cache(maxsize=4)
-def _permutation(count: int, *key: int) -> Indices:
+def permutation(count: int, *key: int) -> Indices:
     """Return the numbers below `count` in an order that depends on the key of two numbers."""
     return np.random.Generator(np.random.Philox(key=key)).permutation(count)
+
+
+def in_epochs(numbers: Indices, count: int, seed: int) -> Indices:
+    """Return which of `count` rows each training sample is, by its number: all rows once in every epoch, reordered."""
+    epochs, positions = np.divmod(numbers, count)
+    orders = {epoch: permutation(count, seed, epoch) for epoch in set(epochs.tolist())}
+    return np.array([orders[e][p] for e, p in zip(epochs.tolist(), positions.tolist(), strict=True)])
 
 
 def split_shares(count: int, *shares: float) -> list[Indices]:
     """Shuffle the numbers below `count` and split them into these shares. The last one takes the remainder."""
     ends = np.rint(np.cumsum(shares[:-1]) * count).astype(np.int64)
-    return np.split(_permutation(count, 0, count), ends)
+    return np.split(permutation(count, 0, count), ends)
 
 
 def pad_rows(

@@ -26,11 +26,18 @@ class Split(enum.IntEnum):
 class Metric(enum.Enum):
     """Quality of answers, computed from the mean of their points.
 
-    For accuracy, a correct answer has 1 point and a wrong one 0. For RMSE, points are squared errors.
+    For accuracy, a correct answer has 1 point and a wrong one 0. For RMSE, points are squared errors. For bits per
+    byte, they are -log2 of the probability of the right byte.
     """
 
     ACCURACY = "accuracy"
     RMSE = "rmse"
+    BITS = "bits_per_byte"
+
+    @property
+    def label(self) -> str:
+        """Human-readable name of the metric."""
+        return self.value.replace("_", " ")
 
     def of(self, mean: float) -> float:
         """Return the metric from the mean of the points."""
@@ -38,7 +45,7 @@ class Metric(enum.Enum):
 
     def merit(self, value: float) -> float:
         """Return a number that is larger for better values."""
-        return -value if self is Metric.RMSE else value
+        return value if self is Metric.ACCURACY else -value
 
     def better(self, a: float, b: float) -> bool:
         """Return whether the value a is better than b."""

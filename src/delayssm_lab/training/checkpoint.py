@@ -42,6 +42,8 @@ class TrainingProgress:
         best_step: Step of the best metric.
         seconds: Training time, including evaluation.
         step_seconds: Time of the optimiser steps alone.
+        cpu_seconds: Processor time of the optimiser steps, over all threads. Other work on the machine does not add to
+            it.
         loss: Sum of losses over the training samples since the last evaluation.
         points: Sum of points over the same samples.
         count: Number of answers to the same samples.
@@ -52,6 +54,7 @@ class TrainingProgress:
     best_step: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     loss: float = 0.0
     points: float = 0.0
     count: float = 0.0
@@ -198,7 +201,7 @@ def model_with(saved: dict[str, Tensor], run: Run, path: Path) -> nn.Module:
 def _card(kind: str, run: Run) -> str:
     text = (
         f"A `{kind}` that was trained on the task {run.task.label}. config.json has all settings of the run, and the "
-        f"{run.task.metric.value} of the model on the validation samples."
+        f"{run.task.metric.label} of the model on the validation samples."
     )
     return make_card(kind, run.name, text)
 
@@ -234,6 +237,7 @@ def read(path: Path) -> Saved:
 def _progress(content: dict[str, Any], path: Path) -> TrainingProgress:
     """Return the progress that a checkpoint tells of."""
     known = {field.name for field in fields(TrainingProgress)}
+    content = {"cpu_seconds": 0.0, **content}  # earlier versions did not count it
     numbers = [value for name, value in content.items() if not (name == "best" and value is None)]
     valid = content.keys() == known and all(map(disk.is_number, numbers))
     if not (valid and all(disk.is_count(content[name]) for name in ("step", "best_step", "count"))):

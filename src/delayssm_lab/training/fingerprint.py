@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from delayssm.storage import files
-from delayssm_lab.models.noise import noise
+from delayssm_lab.models.noise import noise, noise_tokens
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import disk
@@ -38,6 +39,8 @@ def _compute(run: Run) -> tuple[float, ...]:
     model, task = run.initial_model().eval(), run.task
     if isinstance(task, RecallTask):
         outputs = model(task.batch(run.seed, Split.VALIDATION, [0]).tokens)
+    elif isinstance(task, FilmReviews):  # without its data
+        outputs = model(noise_tokens(task.vocab_size, task.max_length))
     else:
         outputs = model(*noise(model, task.max_length))
     y = outputs.double().flatten()

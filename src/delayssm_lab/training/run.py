@@ -23,6 +23,7 @@ from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.tasks.associative import AssociativeRecall
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
+from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.selective import SelectiveCopying
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
@@ -47,6 +48,7 @@ AnyTask = (
     | Retrieval
     | GrayCIFAR
     | Pathfinder
+    | FilmReviews
 )
 
 
@@ -144,7 +146,7 @@ class Run:
             raise ValueError(f"seed must be at least 0 and below 2**63, not {self.seed}")
         if len(self.label) > 100 or not self.label.isprintable():
             raise ValueError(f"label must have at most 100 characters, all of them printable, not {self.label!r}")
-        if isinstance(self.task, RecallTask) and self._is_bidirectional():
+        if isinstance(self.task, RecallTask | FilmReviews) and self._is_bidirectional():
             raise ValueError(
                 f"{self.task.label} asks for tokens that a bidirectional layer has already seen; "
                 "set bidirectional to False (on the command line --no-bidirectional)"

@@ -17,6 +17,7 @@ import torch
 
 from delayssm_lab.display import Board, Display, Status
 from delayssm_lab.environment import available_cores
+from delayssm_lab.tasks.task import Metric
 from delayssm_lab.training.directory import create
 from delayssm_lab.training.interrupt import EXIT_CODE, NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import Summary, read_summary
@@ -34,8 +35,8 @@ class Outcome:
     def __str__(self) -> str:
         if self.summary is None:
             return f"{self.directory.name}: {self.error}"
-        name = next(name for name in ("accuracy", "rmse") if name in self.summary)
-        return f"{self.directory.name}: {name} {self.summary[name]:.3f}"
+        metric = next(metric for metric in Metric if metric.value in self.summary)
+        return f"{self.directory.name}: {metric.label} {self.summary[metric.value]:.3f}"
 
 
 class Worker:

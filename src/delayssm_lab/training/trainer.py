@@ -196,7 +196,7 @@ class Trainer:
 
     def step(self) -> None:
         """Take one optimiser step on the next batch. Every process runs its share, `rows_at_once` rows at a time."""
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         training, step, processes = self.training, self.progress.step, self.accelerator.num_processes
         torch.manual_seed(_seed(self.run.seed, step, self.accelerator.process_index))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
@@ -221,8 +221,8 @@ class Trainer:
             self.accelerator.clip_grad_norm_(self.model.parameters(), training.clip)
         self.optimiser.step()
         self.optimiser.zero_grad()
-        elapsed = time.perf_counter() - began
-        self._advance(step=1, step_seconds=elapsed, loss=loss, points=points, count=answers)
+        elapsed, cpu_elapsed = time.perf_counter() - began, time.process_time() - cpu_began
+        self._advance(step=1, step_seconds=elapsed, cpu_seconds=cpu_elapsed, loss=loss, points=points, count=answers)
         self.display.show(self._status(loss / answers, self.metric.of(points / answers)))
 
     def evaluate(self) -> None:
@@ -238,6 +238,7 @@ class Trainer:
             "loss": loss,
             name: value,
             "seconds": progress.seconds,
+            "cpu_seconds": progress.cpu_seconds,
         }
         self.metrics.append(entry)
         self.validation = value
@@ -313,7 +314,7 @@ class Trainer:
         return self.measure(Split.TEST, self.training.test_size)[1]
 
     def _status(self, loss: float, value: float, evaluated: bool = False) -> Status:
-        step, name = self.progress.step, self.metric.value
+        step, name = self.progress.step, self.metric.label
         return Status(step, self.steps, loss, name, value, self.validation, self._tokens_per_second(), evaluated)
 
     def _tokens_per_second(self) -> float:

@@ -37,7 +37,7 @@ def test_params_prints_the_paper_s_totals(here: Here) -> None:
     totals = """168,384 862,698 167,310 866,320 167,816 867,552 165,360 855,492 875,980 169,840 868,650
                 167,580 868,805 77,100 412,206"""
     assert [total for total in totals.split() if total not in out] == []
-    assert out.count("│\n") == 15 + 24
+    assert out.count("│\n") == 15 + 24 + 4
     assert "3,564,268" in out
 
 

@@ -46,6 +46,7 @@ from tests.support.runs import run
         ("reproduce phase --help", "delayssm reproduce [-h]", "--so-far"),
         ("export x y.onnx --help", "delayssm export [-h]", "--max-length"),
         ("listen x.wav --help", "delayssm listen [-h]", "--chunk"),
+        ("write x --help", "delayssm write [-h]", "--prompt"),
         ("params --help", "delayssm params [-h]", "--scale"),
         ("info --help", "delayssm info [-h]", "--help"),
         ("demo --steps 3 --help", "delayssm demo [-h]", "--steps"),

@@ -93,6 +93,7 @@ CASES: list[tuple[str, str, Damage, str]] = [
     ("imdb", "aclImdb/train/pos/5_4.txt", write(b"x"), "a rating of 4 is not pos"),
     ("imdb", "aclImdb/test/neg/5_7.txt", write(b"x"), "a rating of 7 is not neg"),
     ("imdb", "aclImdb/test/neg/9_4.txt", write(b""), "empty"),
+    ("imdb", "aclImdb/test/neg/9_4.txt", write(b"a\0b"), "has a byte 0"),
     ("listops", "listops-1000/basic_val.tsv", change(b"\n5\t5", b"\n\t5"), "line 2: not an expression"),
     ("listops", "listops-1000/basic_val.tsv", change(b"Source", b"Quelle"), "does not begin with the line"),
     ("listops", "listops-1000/basic_val.tsv", change(b"\t5\n", b""), "line 2: not an expression, a tab and a digit"),

@@ -178,6 +178,8 @@ def test_imdb(tmp_path: Path) -> None:
     assert characters == ["<pad>", "<unk>", "<eos>", "d", "g", "o", "q"]
     read = ["".join(characters[token] for token in piece) for piece in pieces(found, "train_tokens")]
     assert read == ["<unk><unk>d<unk><unk>" + "q" * 20, "<unk><unk>d", "good" * 15]  # ordered by number: 9 before 10
+    texts = [piece.tobytes() for piece in pieces(found, "train_bytes")]
+    assert texts == ["Bad é".encode() + b"q" * 20, b"bad", b"good" * 15]
     assert found["train_y"].tolist() == [0, 0, 1]
 
 

@@ -250,7 +250,7 @@ def test_a_contest_takes_the_best_rate_and_looks_again_where_rates_are_level() -
     def find(shelf: Shelf, run: Run) -> Record | None:
         return _record(run, results[shelf, run]) if (shelf, run) in results else None
 
-    screening = [(SCREENING, run) for run in contest.screening()]
+    screening = [(SCREENING, run) for run in contest.screening(find)]
     assert contest.missing(find) == screening
     assert {(run.training.steps, run.seed) for _, run in screening} == {(3, 0)}
     results |= dict(zip(screening, (0.1, 0.5, 0.4), strict=True))

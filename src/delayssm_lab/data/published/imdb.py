@@ -23,8 +23,9 @@ _HEAD = 4095
 class PublishedImdb(DataSet):
     """Published files of the IMDB reviews.
 
-    Arrays: {train,test}_tokens, ragged, and _y uint8 (0 for neg, 1 for pos), ordered by label, then by review ID.
-    about["characters"] lists the tokens in order. Texts are not normalised: they keep capitals and HTML line breaks.
+    Arrays: {train,test}_tokens and _bytes, ragged, and _y uint8 (0 for neg, 1 for pos), ordered by label, then by
+    review ID. about["characters"] lists the tokens in order. Texts are not normalised: they keep capitals and HTML line
+    breaks.
     """
 
     name: str = "imdb"
@@ -55,6 +56,8 @@ class PublishedImdb(DataSet):
         for name, content in tree.read_each(keys, limits.REVIEW_BYTES):
             if not decode_utf8(tree.path_of(name), content):
                 raise DataError(f"{tree.path_of(name)}: empty; download it again")
+            if b"\0" in content:  # which stands between reviews when they are one text
+                raise DataError(f"{tree.path_of(name)}: not text, it has a byte 0; download it again")
             reviews[name] = content
             context.advance()
         ordered = sorted(reviews, key=lambda name: (keys[name][1], int(keys[name][2])))
@@ -67,9 +70,10 @@ class PublishedImdb(DataSet):
         encode, counts = CharacterEncoder(characters), {}
         for split in self.counts:
             names = [name for name in ordered if keys[name][0] == split]
-            tokens = context.out.ragged(f"{split}_tokens")
+            tokens, texts = (context.out.ragged(f"{split}_{kind}") for kind in ("tokens", "bytes"))
             for name in names:
                 tokens.append(encode(reviews[name].decode()))
+                texts.append(reviews[name])
             context.out.put(f"{split}_y", np.array([keys[name][1] == "pos" for name in names], np.uint8))
             counts[split] = len(names)
         return counts
