@@ -28,7 +28,7 @@ html_additional_pages = {"index": "to_front_page.html"}
 
 myst_heading_anchors = 4
 highlight_language = "text"
-pygments_style, pygments_dark_style = "friendly", "native"
+pygments_style, pygments_dark_style = "friendly", "github-dark"
 default_role = "py:obj"
 copybutton_exclude = ".linenos, .gp, .go"
 

@@ -149,7 +149,8 @@ def constructor(
             initialise(self, config, placed["device"], placed["dtype"])
 
         take_fields.__signature__ = signature  # type: ignore[attr-defined]
-        take_fields.__doc__ = f"Make the module.\n\nArgs:\n{_documentation(config_class)}"
+        first = "Make the module from its options, or from its configuration alone."
+        take_fields.__doc__ = f"{first}\n\nArgs:\n{_documentation(config_class)}"
         return take_fields
 
     return decorate
