@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from PIL import Image
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Bytes above which a picture is reduced to 64 colours.
+LARGE = 100_000
 
 project = "delayssm"
 author = "the delayssm contributors"
@@ -44,7 +47,7 @@ html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-templates_path = ["static"]
+templates_path = ["templates"]
 html_copy_source = False
 html_show_sphinx = False
 
@@ -86,8 +89,12 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         yield f"source/{path}", {"title": str(path), "body": f"<h1>{path}</h1>{shown}"}, "page.html"
 
 
-def copy_playground(app: Sphinx, failure: Exception | None) -> None:
-    """Copy the pages that are no part of the generator's work."""
+def finish(app: Sphinx, failure: Exception | None) -> None:
+    """Copy the pages that are no part of the generator's work, and make large pictures light."""
+    for path in Path(app.outdir, "_images").glob("*.png"):
+        if path.stat().st_size > LARGE:
+            with Image.open(path) as picture:  # of which maps of colours need no more
+                picture.convert("RGB").quantize(64).save(path, optimize=True)
     playground = ROOT / "docs" / "playground"
     if failure is None and playground.exists():
         shutil.copytree(playground, Path(app.outdir) / "docs" / "playground", dirs_exist_ok=True)
@@ -97,4 +104,4 @@ def setup(app: Sphinx) -> None:
     """Register what is not configuration."""
     app.connect("doctree-read", link_to_files, priority=100)  # before files are copied to be downloaded
     app.connect("html-collect-pages", source_pages)
-    app.connect("build-finished", copy_playground)
+    app.connect("build-finished", finish)
