@@ -7,7 +7,7 @@ LAB    := $(VENV)/.lab
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all fuzz check bench clean
+.PHONY: demo test test-all fuzz check bench docs clean
 
 demo: $(LAB)
 	$(BIN)/delayssm demo
@@ -35,13 +35,18 @@ bench: $(READY)
 		'from delayssm_lab.studies.catalogue import measurements; print(*(study.name for study in measurements()))')
 	$(BIN)/python -m docs.refresh
 
+# The site, in build/site. Without network, once the environment is there.
+docs: $(READY)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees -c docs . build/site
+	@echo "the site is in build/site/index.html"
+
 $(LAB): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[lab]'
 	touch $@
 
 $(READY): $(LAB)
-	$(PIP) --editable '.[lab,baselines,estimators,hf,hub,onnx,ray,trackers,dev]'
+	$(PIP) --editable '.[lab,baselines,estimators,hf,hub,onnx,ray,trackers,docs,dev]'
 	touch $@
 
 clean:

@@ -14,6 +14,8 @@ def keep_freed_memory() -> bool:
     By default glibc returns them to the system at once, then fetches and clears new pages for the activations of the
     next layer, which can take as long as the computation itself. Call this once in a program that trains. On systems
     without glibc it does nothing.
+
+    >>> kept = keep_freed_memory()
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False

@@ -35,6 +35,14 @@ Device = torch.device | str | int | None
 class Config:
     """Base of all configurations.
 
+    >>> layer = DS4D(8, d_state=16, max_delay=100)
+    >>> content = layer.config.to_dict()
+    >>> content["kind"], content["max_delay"]
+    ('DS4D', 100)
+    >>> Config.from_dict(content) == layer.config
+    True
+    >>> another = layer.config.build()  # a module of the same kind, with new parameters
+
     Subclasses are frozen dataclasses whose names end in "Config". Their fields hold numbers, strings, booleans, None,
     other configurations, and tuples of these.
     """
@@ -141,7 +149,8 @@ def constructor(
             initialise(self, config, placed["device"], placed["dtype"])
 
         take_fields.__signature__ = signature  # type: ignore[attr-defined]
-        take_fields.__doc__ = f"Make the module.\n\nArgs:\n{_documentation(config_class)}"
+        first = "Make the module from its options, or from its configuration alone."
+        take_fields.__doc__ = f"{first}\n\nArgs:\n{_documentation(config_class)}"
         return take_fields
 
     return decorate

@@ -46,7 +46,14 @@ FEWEST_PAIRS = 50
 
 @dataclass(frozen=True, eq=False)
 class DelayEvidence:
-    """What the data say about delays.
+    """What the data say about delays. `delay_evidence` finds it.
+
+    >>> x = np.random.default_rng(0).normal(size=(32, 200))
+    >>> evidence = delay_evidence(x, np.roll(x, 25, axis=1), max_delay=50)
+    >>> evidence.lags
+    (25,)
+    >>> bool(evidence.scores[25] > evidence.threshold)
+    True
 
     Args:
         lags: Significant lags in steps, the clearest first.
@@ -96,6 +103,12 @@ def suggest_delays(
     Half of the channels are placed at lags where the targets depend on the inputs, and the rest on the grid. If no
     such lag is found, all are on the grid, and a warning says so.
 
+    >>> x = np.random.default_rng(0).normal(size=(32, 200))
+    >>> delays = suggest_delays(x, np.roll(x, 25, axis=1), max_delay=50, channels=8)
+    >>> delays[:4].tolist()
+    [25.0, 25.0, 25.0, 25.0]
+    >>> layer = DS4D(8, 16, max_delay=50, delays=delays)
+
     Args:
         inputs: Signals (batch, length) or (batch, length, features), or tokens (batch, length) as whole numbers.
         targets: What is to be predicted at each time, in the same forms. NaN, or a negative token, is no target.
@@ -117,7 +130,18 @@ def suggest_delays(
 def delay_evidence(
     inputs: ArrayLike | Tensor, targets: ArrayLike | Tensor, max_delay: int, *, seed: int = 0
 ) -> DelayEvidence:
-    """Return which lags of the inputs say something about the targets. The arguments are those of `suggest_delays`."""
+    """Return which lags of the inputs say something about the targets.
+
+    >>> x = np.random.default_rng(0).normal(size=(32, 200))
+    >>> delay_evidence(x, np.roll(x, 25, axis=1), max_delay=50).lags
+    (25,)
+
+    Args:
+        inputs: Signals (batch, length) or (batch, length, features), or tokens (batch, length) as whole numbers.
+        targets: What is to be predicted at each time, in the same forms. NaN, or a negative token, is no target.
+        max_delay: Number of lags that are looked at, from 0 on.
+        seed: Seed of the random features and of the shuffled data.
+    """
     if max_delay < 3:
         raise ValueError(f"max_delay must be at least 3, not {max_delay}")
     x, y = _data("inputs", inputs), _data("targets", targets)

@@ -30,8 +30,11 @@ Sample = tuple[Tensor, int]
 class DelayClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """Classifier of sequences of any lengths, which can also answer before a sequence has ended.
 
-        classifier = DelayClassifier().fit(sequences, labels)
-        answers = classifier.predict(others)
+    >>> sequences = [np.sin(np.arange(40 + i) * (0.2 if i % 2 else 0.6)) for i in range(20)]
+    >>> labels = ["slow" if i % 2 else "fast" for i in range(20)]
+    >>> classifier = DelayClassifier(d_model=8, depth=1, max_epochs=2).fit(sequences, labels)
+    >>> classifier.predict(sequences).shape
+    (20,)
 
     A `PooledModel` takes the mean over time of what its blocks return, so the answer after any prefix of a sequence is
     defined, and costs nothing more.

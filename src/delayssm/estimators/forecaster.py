@@ -26,8 +26,10 @@ from delayssm.models.series import SeriesModel
 class DelayForecaster(SequenceEstimator):
     """Forecaster of series with any number of channels.
 
-        forecaster = DelayForecaster(horizon=24).fit(series)
-        forecast = forecaster.predict(series)  # the 24 values after its end
+    >>> series = np.sin(np.arange(200) / 8)
+    >>> forecaster = DelayForecaster(horizon=24, d_model=8, depth=1, max_epochs=2).fit(series)
+    >>> forecaster.predict(series).shape  # the 24 values after its end
+    (24,)
 
     At each time a `SeriesModel` answers for all steps of the horizon at once. All times of all series are therefore
     trained in one parallel pass, no forecast is built on earlier forecasts and their errors, and each step can have

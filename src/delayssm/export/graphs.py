@@ -35,6 +35,13 @@ class Stream(nn.Module):
 
     Rows of a batch are independent streams of any age. A state has rings, for streams of any length.
 
+    >>> from delayssm import DS4D, Block, Stack
+    >>> stream = Stream(Stack([Block(DS4D(8, 16, max_delay=100))]).eval())
+    >>> state = stream.init_state(batch_size=2)
+    >>> y, state = stream(torch.randn(2, 10, 8), state)
+    >>> y.shape
+    torch.Size([2, 10, 8])
+
     Args:
         model: Model, or any other module that can stream.
     """

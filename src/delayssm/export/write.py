@@ -36,6 +36,10 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     Beside NAME.onnx stand NAME.json, which describes inputs, outputs and states, and streaming_session.py, which runs
     the model without torch.
 
+    >>> from delayssm import DS4D, Block, Stack
+    >>> model = Stack([Block(DS4D(8, 16, max_delay=100))]).eval()
+    >>> export_stream(model, "stream.onnx")
+
     Args:
         model: Model in evaluation mode.
         path: Path of the file, NAME.onnx. A file that is there is replaced.
@@ -80,6 +84,10 @@ def export_sequences(model: nn.Module, path: Path | str, max_length: int) -> Non
     """Write a model for whole sequences as ONNX: one input, one output, any batch size and any length up to a bound.
 
     Beside NAME.onnx stands NAME.json, which describes the input and the output.
+
+    >>> from delayssm import DS4D, Block, Stack
+    >>> model = Stack([Block(DS4D(8, 16, max_delay=100))]).eval()
+    >>> export_sequences(model, "sequences.onnx", max_length=300)
 
     Args:
         model: Model in evaluation mode.

@@ -18,6 +18,13 @@ from delayssm.system.state import States
 class DS4DCache(Cache):  # type: ignore[misc]
     """The streams of a model, one for each row of a batch.
 
+    >>> config = DS4DConfig(vocab_size=256, hidden_size=8, num_hidden_layers=1, d_state=16, max_delay=100)
+    >>> model, cache = DS4DForCausalLM(config).eval(), DS4DCache()
+    >>> with torch.no_grad():
+    ...     _ = model(torch.randint(0, 256, (2, 30)), past_key_values=cache)
+    >>> cache.get_seq_length()
+    30
+
     Args:
         max_length: Largest number of tokens of a row, which makes decoding faster; None: any number.
     """

@@ -29,8 +29,13 @@ _THEIRS = {
 class DS4DConfig(PreTrainedConfig):  # type: ignore[misc]
     """Configuration of `DS4DForCausalLM`: that of a `TokenModel`, or the sizes of a stack of equal blocks.
 
-    DS4DConfig(token_model.config)
-    DS4DConfig(vocab_size=256, hidden_size=64, num_hidden_layers=2, d_state=16, max_delay=300)
+    >>> config = DS4DConfig(vocab_size=256, hidden_size=8, num_hidden_layers=2, d_state=16, max_delay=100)
+    >>> config.model["backbone"]["blocks"][0]["layer"]["max_delay"]
+    100
+    >>> from delayssm import DS4D, Block, Stack, TokenModel
+    >>> model = TokenModel(256, Stack([Block(DS4D(8, 16, max_delay=100))]))
+    >>> DS4DConfig(model.config).hidden_size
+    8
 
     Args:
         model: Configuration of a `TokenModel`, or the dictionary that describes it; without sizes and options.

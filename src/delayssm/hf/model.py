@@ -22,7 +22,14 @@ from delayssm.system.spans import Spans, take, without_padding
 
 
 class DS4DForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """A causal language model, computed by the `TokenModel` at `model`."""
+    """A causal language model, computed by the `TokenModel` at `model`.
+
+    >>> from delayssm import DS4D, Block, Stack, TokenModel
+    >>> token_model = TokenModel(256, Stack([Block(DS4D(8, 16, max_delay=100))]))
+    >>> model = DS4DForCausalLM.from_model(token_model).eval()
+    >>> model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=5, pad_token_id=0).shape
+    torch.Size([1, 8])
+    """
 
     config: DS4DConfig
     config_class = DS4DConfig

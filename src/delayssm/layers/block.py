@@ -41,6 +41,10 @@ class BlockConfig(Config):
 class Block(Streaming[State]):
     """x + layer(norm(x)) with pre-norm, norm(x + layer(x)) without.
 
+    >>> block = Block(DS4D(8, 16, max_delay=100), norm="layer")
+    >>> block(torch.randn(2, 300, 8)).shape
+    torch.Size([2, 300, 8])
+
     Args:
         layer: `DS4D`, `S4D`, or any other module that keeps the `Streaming` contract.
         norm: Kind of norm, "layer" or "batch".

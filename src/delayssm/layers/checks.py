@@ -132,6 +132,10 @@ def check_finite(x: Tensor) -> None:
 
     A stream keeps what comes before a bad value, but the FFT pass of `forward` spreads one over its whole row and
     channel. Call this on inputs that may have such values, or on the output of a layer to find out where they arose.
+
+    >>> check_finite(torch.tensor([[1.0, 2.0, float("nan")]]))
+    Traceback (most recent call last):
+    ValueError: 1 of 3 values are not finite; the first of them is in row 0, position 2
     """
     bad = ~torch.isfinite(x)
     if bool(bad.any()):

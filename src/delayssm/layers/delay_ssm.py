@@ -98,7 +98,15 @@ class _DelaySSMArguments(DelaySSMConfig, Factory): ...
 class DelaySSM(DiagonalSSM):
     """DS4D: the diagonal system plus one learnable delayed feedback per channel.
 
-    h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha.
+    The system, of which N/2 modes h of each channel are stored, and its output are::
+
+        h_t = lam h_(t-1) + mu [(1 - alpha) h_(t-k) + alpha h_(t-k-1)] + b x_t,    tau / dt = k + alpha
+        y_t = 2 Re(c . h_t) + D x_t
+
+    >>> ssm = DelaySSM(d_model=1, d_state=16, max_delay=100, delays=40.0)
+    >>> echo = ssm.kernel(100)[0].abs()  # the impulse response, (channels, length)
+    >>> bool(echo[40:45].max() > echo[30:39].max())
+    True
     """
 
     optimiser_rules: ClassVar[Mapping[str, Rule]] = {
@@ -129,7 +137,7 @@ class DelaySSM(DiagonalSSM):
 
     @property
     def max_delay(self) -> int:
-        """L_max: delays stay between 1 and L_max - 1 steps."""
+        """Bound L_max of the delays, which stay between 1 and L_max - 1 steps."""
         return self._config.max_delay
 
     def reset_parameters(self) -> None:

@@ -99,7 +99,19 @@ class _DiagonalSSMArguments(DiagonalSSMConfig, Factory): ...
 
 
 class DiagonalSSM(Streaming[State]):
-    """S4D: per channel  h_t = lam h_(t-1) + b x_t,  y_t = 2 Re(c . h_t) + D x_t."""
+    """S4D: an independent diagonal system for each channel.
+
+    The system, of which N/2 modes h of each channel are stored, and its output are::
+
+        h_t = lam h_(t-1) + b x_t
+        y_t = 2 Re(c . h_t) + D x_t
+
+    >>> ssm = DiagonalSSM(d_model=4, d_state=16)
+    >>> ssm.discretize().lam.shape
+    torch.Size([4, 8])
+    >>> ssm.kernel(100).shape  # the impulse response, (channels, length)
+    torch.Size([4, 100])
+    """
 
     optimiser_rules: ClassVar[Mapping[str, Rule]] = {
         "nu_dt": Rule.STEP_SIZE,
@@ -211,7 +223,7 @@ class DiagonalSSM(Streaming[State]):
 
     @property
     def signal_dtype(self) -> torch.dtype:
-        """Precision that sequences are computed in: float64 for a module in float64, else float32."""
+        """Precision that sequences are computed in, which is float64 for a module in float64, else float32."""
         return torch.float64 if self.D.dtype == torch.float64 else torch.float32
 
     def extra_repr(self) -> str:

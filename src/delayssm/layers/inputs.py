@@ -33,7 +33,11 @@ class TokensConfig(Config):
 
 
 class Tokens(nn.Embedding):
-    """A learned vector for each token."""
+    """A learned vector for each token.
+
+    >>> Tokens(vocab_size=256, d_model=8)(torch.randint(0, 256, (2, 300))).shape
+    torch.Size([2, 300, 8])
+    """
 
     def __init__(
         self, vocab_size: int, d_model: int, *, device: Device = None, dtype: torch.dtype | None = None
@@ -91,7 +95,11 @@ class ValuesConfig(Config):
 
 
 class Values(nn.Linear):
-    """A linear map of the numbers of each time."""
+    """A linear map of the numbers of each time.
+
+    >>> Values(features=3, d_model=8)(torch.randn(2, 300, 3)).shape
+    torch.Size([2, 300, 8])
+    """
 
     def __init__(self, features: int, d_model: int, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
         self._config = ValuesConfig(features, d_model)

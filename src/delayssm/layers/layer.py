@@ -130,7 +130,12 @@ class _S4DArguments(S4DConfig, Factory): ...
 
 
 class S4D(Layer):
-    """The S4D layer: `DiagonalSSM`, GELU, dropout, linear, GLU."""
+    """The S4D layer: `DiagonalSSM`, GELU, dropout, linear, GLU.
+
+    >>> layer = S4D(d_model=8, d_state=16)
+    >>> layer(torch.randn(2, 300, 8)).shape  # (batch, length, channels)
+    torch.Size([2, 300, 8])
+    """
 
     @constructor(_S4DArguments)
     def __init__(self, config: S4DConfig, device: Device, dtype: torch.dtype | None) -> None:
@@ -160,7 +165,14 @@ class _DS4DArguments(DS4DConfig, Factory): ...
 
 
 class DS4D(Layer):
-    """The DS4D layer: `DelaySSM`, GELU, dropout, linear, GLU."""
+    """The DS4D layer: `DelaySSM`, GELU, dropout, linear, GLU.
+
+    >>> layer = DS4D(d_model=8, d_state=16, max_delay=100)
+    >>> layer(torch.randn(2, 300, 8)).shape  # (batch, length, channels)
+    torch.Size([2, 300, 8])
+    >>> layer.ssm.delays().shape  # one learnable delay for each channel, in steps
+    torch.Size([8])
+    """
 
     ssm: DelaySSM
 
@@ -185,6 +197,8 @@ class DS4D(Layer):
         Everything that the layer has learned stays: its recurrence, input and output are unchanged. The feedback
         changes the transfer function of each mode by at most echo / (1 - echo) of itself, at every frequency. The
         gradient of the feedback vanishes with `echo`, too, so that feedback that is very small hardly learns.
+
+        >>> delayed = DS4D.from_s4d(S4D(8, 16), max_delay=100, echo=0.1)
 
         Args:
             layer: The S4D layer.

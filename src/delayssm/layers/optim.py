@@ -12,7 +12,19 @@ from torch import nn
 
 
 class Rule(enum.Enum):
-    """How a parameter is trained."""
+    """How a parameter is trained.
+
+    A module declares the rules of its own parameters, all of them:
+
+    >>> class Gain(torch.nn.Module):
+    ...     optimiser_rules = {"log_gain": Rule.STEP_SIZE}
+    ...
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.log_gain = torch.nn.Parameter(torch.zeros(4))
+    >>> [group["name"] for group in param_groups(Gain(), lr=1e-3)]
+    ['step_size']
+    """
 
     STEP_SIZE = "a learning rate of its own, no weight decay"
     DYNAMICS = "a learning rate that may be its own, no weight decay"
@@ -31,6 +43,11 @@ def param_groups(
     decay_output: bool = False,
 ) -> list[dict[str, Any]]:
     """Return parameter groups for AdamW: step sizes at their own rate, no decay on SSM, norm and bias parameters.
+
+    >>> groups = param_groups(DS4D(8, 16, max_delay=100), lr=4e-3)
+    >>> optimiser = torch.optim.AdamW(groups)
+    >>> {group["name"]: group["lr"] for group in groups}
+    {'main': 0.004, 'no_decay': 0.004, 'output': 0.004, 'dynamics': 0.004, 'step_size': 0.0001}
 
     Args:
         model: Any module; a parameter without a declared rule decays if it is a matrix.

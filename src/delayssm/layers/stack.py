@@ -36,7 +36,15 @@ class StackConfig(Config):
 
 
 class Stack(Streaming[States], Pretrained):
-    """Blocks one after another."""
+    """Blocks one after another.
+
+    >>> model = Stack(Block(DS4D(8, 16, max_delay=100)) for _ in range(2))
+    >>> model(torch.randn(2, 300, 8)).shape
+    torch.Size([2, 300, 8])
+
+    Args:
+        blocks: Blocks of one width, such as `Block`, in order.
+    """
 
     def __init__(self, blocks: Iterable[Streaming[State]]) -> None:
         super().__init__()

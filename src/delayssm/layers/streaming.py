@@ -62,6 +62,15 @@ class Identity:
 class Streaming(nn.Module, ABC, Generic[S]):
     """A causal map of sequences that can be stopped and continued anywhere.
 
+    >>> layer, x = DS4D(8, 16, max_delay=100), torch.randn(2, 60, 8)
+    >>> with torch.no_grad():
+    ...     whole = layer(x)
+    ...     state = layer.init_state(batch_size=2)
+    ...     y, state = layer.stream(x[:, :59], state)  # a chunk of any length
+    ...     last, state = layer.step(x[:, 59], state)  # one token per row
+    >>> torch.allclose(whole[:, :59], y, atol=1e-5), torch.allclose(whole[:, 59], last, atol=1e-5)
+    (True, True)
+
     Where rows are padded, `lengths` gives the number of valid tokens of each row, or `Spans` their range: what is
     outside changes nothing, comes out as zeros, and does not advance the state. Where only some outputs are wanted,
     `at` gives their positions in each row; the others are computed only as far as these need them.

@@ -16,6 +16,9 @@ def count_parameters(build: Callable[[], nn.Module]) -> int:
 def match_width(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:
     """Return the width at which a model has the number of parameters nearest to `budget`.
 
+    >>> match_width(lambda width: torch.nn.LSTM(width, width), budget=100_000)
+    111
+
     Args:
         build: Returns the model of a given width; wider models must have more parameters.
         budget: Number of parameters to come close to.

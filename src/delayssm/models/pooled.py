@@ -112,6 +112,11 @@ def check_pooling(pooling: Pooling) -> None:
 class PooledModel(Streaming[PooledState], Pretrained):
     """Input layer, backbone, norm, pooling over time, linear head: logits of classes, or values to regress.
 
+    >>> stack = Stack(Block(DS4D(8, 16, max_delay=100)) for _ in range(2))
+    >>> model = PooledModel(Values(3, 8), stack, outputs=5)
+    >>> model(torch.randn(2, 300, 3), lengths=[300, 120]).shape  # one answer for each row
+    torch.Size([2, 5])
+
     Args:
         inputs: `Tokens` or `Values`.
         backbone: Stack of blocks of any kind.
@@ -236,6 +241,12 @@ class PairModelConfig(Config):
 
 class PairModel(Pretrained):
     """One answer for two documents: both through one encoder, then a small network on [a, b, a - b, a b].
+
+    >>> stack = Stack([Block(DS4D(8, 16, max_delay=100))])
+    >>> model = PairModel(PooledModel(Tokens(256, 8), stack, outputs=None), outputs=2)
+    >>> first, second = torch.randint(0, 256, (4, 50)), torch.randint(0, 256, (4, 70))
+    >>> model(first, second).shape
+    torch.Size([4, 2])
 
     Args:
         encoder: Model without a head.

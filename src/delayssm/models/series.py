@@ -41,6 +41,11 @@ class SeriesModelConfig(Config):
 class SeriesModel(Streaming[States], Pretrained):
     """Linear input layer, backbone, layer norm, linear head: signals (B, L, features) to answers (B, L, outputs).
 
+    >>> stack = Stack(Block(DS4D(8, 16, max_delay=100)) for _ in range(2))
+    >>> model = SeriesModel(Values(3, 8), stack, outputs=1)
+    >>> model(torch.randn(2, 300, 3)).shape
+    torch.Size([2, 300, 1])
+
     Args:
         inputs: Input layer.
         backbone: Stack of blocks of any kind.

@@ -42,6 +42,14 @@ class TokenModelConfig(Config):
 class TokenModel(Streaming[States], Pretrained):
     """Embedding, backbone, layer norm, head. The head has weights of its own and no bias.
 
+    >>> stack = Stack(Block(DS4D(8, 16, max_delay=100)) for _ in range(2))
+    >>> model = TokenModel(256, stack)
+    >>> model(torch.randint(0, 256, (2, 300))).shape  # logits of the next token, after each token
+    torch.Size([2, 300, 256])
+    >>> tokens = list(model.eval().generate(b"Once upon a time", max_new_tokens=5, seed=0))
+    >>> len(tokens)
+    5
+
     Args:
         vocab_size: Number of tokens; they are numbers from 0 to vocab_size - 1.
         backbone: Stack of blocks of any kind.

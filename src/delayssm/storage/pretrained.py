@@ -15,7 +15,14 @@ from delayssm.storage.tensors import Damaged
 
 
 class Pretrained(nn.Module):
-    """A model that can be saved to a directory, loaded from one, and shared on the Hugging Face Hub."""
+    """A model that can be saved to a directory, loaded from one, and shared on the Hugging Face Hub.
+
+    >>> model = Stack([Block(DS4D(8, 16, max_delay=100))])
+    >>> model.save_pretrained("my-model", about={"made for": "an example"})
+    >>> again = Pretrained.from_pretrained("my-model")  # or Stack.from_pretrained, for a model of that kind
+    >>> again.config == model.config
+    True
+    """
 
     #: Name by which `transformers` knows this kind of model, if it does.
     model_type: ClassVar[str | None] = None

@@ -13,6 +13,13 @@ from torch import Tensor
 class Spans:
     """The valid range [start, stop) of each row of a padded batch.
 
+    >>> spans = Spans(start=torch.tensor([0, 2]), stop=torch.tensor([3, 5]))
+    >>> spans.lengths
+    tensor([3, 3])
+    >>> y = DS4D(8, 16, max_delay=100)(torch.randn(2, 5, 8), lengths=spans)
+    >>> y[0, 3:].any().item(), y[1, :2].any().item()  # padding comes out as zeros
+    (False, False)
+
     Args:
         stop: First position after the valid ones, (B,) int64.
         start: First valid position, (B,) int64; None where all rows begin at 0, which is padding on the right.
