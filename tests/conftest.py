@@ -8,6 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# Several tests run at once, so threads that have nothing to do must not keep a core busy. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
 from jaxtyping import install_import_hook
