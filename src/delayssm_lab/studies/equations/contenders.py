@@ -48,8 +48,8 @@ class DelaySpec:
     states: int = 16
     depth: int = 4
     max_delay: int = 64
-    dt_min: float = 1e-3
-    dt_max: float = 1e-1
+    dt_min: float = 1e-2
+    dt_max: float = 0.5
     branch_fraction: float = 0.1
 
     @property
@@ -78,11 +78,11 @@ class DiagonalSpec:
     """Blocks of `S4D`. The arguments are those of `DelaySpec`."""
 
     family: ClassVar[str] = "S4D"
-    width: int = 34
+    width: int = 35
     states: int = 16
     depth: int = 4
-    dt_min: float = 1e-3
-    dt_max: float = 1e-1
+    dt_min: float = 1e-2
+    dt_max: float = 0.5
 
     @property
     def settings(self) -> str:

@@ -17,10 +17,10 @@ from delayssm_lab.studies.equations.points import AnySpec, Divergence, Final, Po
 from delayssm_lab.study import File, Kept, Places, Readings
 
 #: Learning rates that are tried for each setting of each model.
-RATES = (4e-3, 1e-2, 2e-2)
+RATES = (5e-3, 1e-2, 2e-2, 4e-2)
 #: Settings that are tried for each model, as many for each, all with about 17,500 parameters.
-DS4D = DelaySpec(), DelaySpec(dt_min=1e-2, dt_max=0.5), DelaySpec(max_delay=320)
-S4D = DiagonalSpec(35), DiagonalSpec(35, dt_min=1e-2, dt_max=0.5), DiagonalSpec(28, 32, dt_min=1e-2, dt_max=0.5)
+DS4D = DelaySpec(), DelaySpec(max_delay=32), DelaySpec(max_delay=32, branch_fraction=0.02)
+S4D = DiagonalSpec(), DiagonalSpec(28, 32), DiagonalSpec(dt_min=5e-2, dt_max=1.0)
 LSTM = RecurrentSpec(46, 1), RecurrentSpec(32, 2), RecurrentSpec(23, 4)
 #: An error of this share of the standard deviation ends a forecast that runs freely.
 TOLERANCE = 0.4
@@ -53,7 +53,7 @@ class MackeyGlass(Kept[Point]):
 
     def points(self) -> list[Point]:
         protocols = [Protocol(tau, self.ahead, self.series, self.length, self.epochs) for tau in self.taus]
-        longest = next(spec for spec in self.models[0] if isinstance(spec, DelaySpec)).max_delay
+        longest = max(spec.max_delay for specs in self.models for spec in specs if isinstance(spec, DelaySpec))
         points: list[Point] = [Divergence(tau, self.solutions, self.solution_length) for tau in self.taus]
         for protocol in protocols:
             points += [Repetition(protocol), Regression(protocol, (longest,)), Regression(protocol, self.taps)]
