@@ -1,21 +1,24 @@
 """Delays from data: which lags of the inputs say something about the targets.
 
 Training moves a delay by a few steps, so where it starts decides what a channel can learn. Inputs and targets become
-features: signals stand for themselves, and a token for some random numbers and its own value, so that any dependence
-counts, not only copying. For features f of inputs and g of targets, centred and of variance 1, the score of lag k is
+features: signals stand for themselves, those of inputs for their squares as well, and a token for some random numbers
+and its own value, so that any dependence counts, not only copying. For features f of inputs and g of targets, centred
+and of variance 1, the score of lag k is
 
     score(k) = sum over i, j of  C_ij(k)^2 / V_i(k),    C_ij(k) = sum over t of f_i(x_(t-k)) g_j(y_t),
                                                         V_i(k)  = sum over t of f_i(x_(t-k))^2,
 
 which has the mean (number of i, j) if nothing depends on anything. All lags come from one correlation by FFT. What is
-significant is decided by data whose targets were shuffled. Of the significant lags, the one with the highest score is
-found first. What it explains is then subtracted from g, and the next one must also be significant in the rest, so that
-an echo of a lag in the inputs' own correlation is no lag of its own.
+significant is decided by data whose targets were shuffled between rows, or, if there are few rows, read backwards. Of
+the significant lags, the one with the highest score is found first. What it explains is then subtracted from g, and the
+next one must also be significant in the rest, so that an echo of a lag in the inputs' own correlation is no lag of its
+own.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,12 +35,17 @@ if TYPE_CHECKING:
 
 #: Features of a token: its value, and random numbers.
 TOKEN_FEATURES = 8
+#: What a lag explains is fitted for each kind of token, if there are no more kinds than this; else for the features.
+MOST_KINDS = 64
+#: Fewer rows than this are taken as series whose statistics do not depend on time.
+FEW_ROWS = 8
 #: Lags below this number are what a layer has without any delay. What they explain is subtracted first.
 RECENT = 4
 #: Shuffled versions of the data, from which the largest score that chance reaches is estimated.
 SHUFFLES = 16
-#: Probability that data without any dependence have a lag that is found.
-FALSE_ALARM = 1e-3
+#: Standard deviations from the mean of these to the threshold. The largest of many scores has a Gumbel distribution;
+#: one more draw from it exceeds the threshold once in a thousand times, the errors of mean and deviation included.
+DEVIATIONS = 6.44
 #: Lags that are found at most.
 MOST = 64
 #: Pairs of an input and a target that a lag must have for its score to be counted.
@@ -59,7 +67,7 @@ class DelayEvidence:
         lags: Significant lags in steps, the clearest first.
         scores: Score of each lag below `max_delay`, in standard deviations from that of independent data, after recent
             inputs have been accounted for.
-        threshold: Score that chance exceeds with a probability of one in a thousand.
+        threshold: Score that independent data exceed with a probability of one in a thousand.
         max_delay: L_max, the number of lags that were looked at.
     """
 
@@ -118,11 +126,17 @@ def suggest_delays(
     """
     evidence = delay_evidence(inputs, targets, max_delay, seed=seed)
     if not evidence.lags:
-        warnings.warn(
-            f"no lag between {RECENT} and {max_delay - 1} steps is significant in these data; all delays are on the "
-            "grid. More data may show weaker dependences",
-            stacklevel=2,
-        )
+        between = f"between {RECENT} and {max_delay - 1} steps"
+        if evidence.scores.any():
+            reason = (
+                f"no lag {between} is significant in these data; all delays are on the grid. More data may show weaker"
+            )
+        else:
+            reason = (
+                f"no lag {between} has {FEWEST_PAIRS} pairs of an input and a target in these data; all delays are on "
+                "the grid. More data may show"
+            )
+        warnings.warn(f"{reason} dependences", stacklevel=2)
     return evidence.delays(channels)
 
 
@@ -142,7 +156,7 @@ def delay_evidence(
         max_delay: Number of lags that are looked at, from 0 on.
         seed: Seed of the random features and of the shuffled data.
     """
-    if max_delay < 3:
+    if operator.index(max_delay) < 3:
         raise ValueError(f"max_delay must be at least 3, not {max_delay}")
     x, y = _data("inputs", inputs), _data("targets", targets)
     if x.shape[:2] != y.shape[:2]:
@@ -152,13 +166,19 @@ def delay_evidence(
     random = np.random.default_rng(seed)
     valid = _valid(y)
     if not bool(_valid(x).all()):
-        raise ValueError("inputs must be finite numbers, or tokens from 0 on; only targets may be missing")
+        raise ValueError(
+            "inputs must be finite numbers, or tokens from 0 on; only targets may be missing. Whole numbers are "
+            "tokens: pass signals as floats"
+        )
     if not bool(valid.any()):
         raise ValueError("there is no target: all are NaN or negative")
-    f = _whitened(_features(x, random), torch.ones_like(valid))
-    g = _whitened(_features(y.clamp(min=0) if not y.is_floating_point() else y.nan_to_num(), random), valid)
+    present = torch.ones_like(valid)
+    inputs_as = _features(x, present, random), _kinds(x, present)
+    f, kinds = (None if features is None else _whitened("inputs", features, present) for features in inputs_as)
+    g = _whitened("targets", _features(y, valid, random, squares=False), valid)
+    assert f is not None
     lags = min(max_delay, x.shape[1])
-    search = _Search(f, g, valid, lags)
+    search = _Search(f, f if kinds is None else kinds, g, valid, lags)
     search.explain(range(min(RECENT, lags)))
     scores = search.scores()
     threshold = _threshold([float(search.scores_by_chance(random).max()) for _ in range(SHUFFLES)])
@@ -180,86 +200,114 @@ class _Search:
 
     Args:
         f: Features of inputs, (batch, length, p).
+        e: Features of inputs by which lags are accounted for, (batch, length, r).
         g: Features of targets, (batch, length, q), zero where there is no target.
         valid: Where there is a target, (batch, length).
         lags: Number of lags, from 0 on.
     """
 
     def __init__(
-        self, f: Float[Tensor, "B L p"], g: Float[Tensor, "B L q"], valid: Bool[Tensor, "B L"], lags: int
+        self,
+        f: Float[Tensor, "B L p"],
+        e: Float[Tensor, "B L r"],
+        g: Float[Tensor, "B L q"],
+        valid: Bool[Tensor, "B L"],
+        lags: int,
     ) -> None:
-        self._f, self._g, self._valid, self._lags = f, g, valid, lags
+        self._e, self._valid, self._lags = e, valid, lags
+        self._size = f.shape[1] + lags
         self.rest = g
+        self._places = valid.nonzero(as_tuple=True)
+        self._targets = g[self._places]
         self._known: list[int] = []
+        self._gram, self._moments = f.new_zeros(0, 0), f.new_zeros(0, g.shape[2])
         self._spectra = torch.fft.rfft(f, self._size, dim=1)
-        known = (f != 0).any(-1, keepdim=True).to(f.dtype)
+        known = torch.ones_like(f[..., :1])
         self._squares = torch.fft.rfft(torch.cat([f.square(), known], -1), self._size, dim=1)
 
-    @property
-    def _size(self) -> int:
-        return self._f.shape[1] + self._lags
+    def scores(self) -> Float[Tensor, " lags"]:
+        """Return the score of each lag, in standard deviations of independent data."""
+        return self._scores(self.rest, self._valid)
 
-    def _correlation(self, spectrum: Tensor) -> Tensor:
-        correlation: Tensor = torch.fft.irfft(spectrum, self._size, dim=0)
-        return correlation[: self._lags]
+    def scores_by_chance(self, random: np.random.Generator) -> Float[Tensor, " lags"]:
+        """Return scores of inputs with the targets of other rows; of few rows, with those of other times, backwards.
 
-    def scores(self, order: Int[Tensor, " B"] | None = None, shift: int = 0) -> Float[Tensor, " lags"]:
-        """Return the score of each lag, in standard deviations of independent data.
-
-        With an order of rows, or a shift in time, each row of inputs meets the targets of another row or time.
+        Read backwards, targets keep their own correlation and lose every lag.
         """
+        rows, length, _ = self.rest.shape
         g, valid = self.rest, self._valid
-        if order is not None:
-            g, valid = g[order], valid[order]
-        g, valid = g.roll(shift, dims=1), valid.roll(shift, dims=1)
+        if rows < FEW_ROWS:
+            shift = int(random.integers(length))
+            return self._scores(g.flip(1).roll(shift, dims=1), valid.flip(1).roll(shift, dims=1))
+        order = random.permutation(rows)
+        following = order[(np.argsort(order) + int(random.integers(1, rows))) % rows]  # never its own targets
+        others = torch.from_numpy(following)
+        return self._scores(g[others], valid[others])
+
+    def explain(self, lags: range | list[int]) -> None:
+        """Subtract from the targets' features what the inputs say about them at these lags, and at those before."""
+        for lag in lags:
+            new = self._column(lag)
+            self._known.append(lag)
+            blocks = torch.cat([self._column(known).T @ new for known in self._known])  # one column at a time in memory
+            above = blocks[: len(self._gram)]
+            self._gram = torch.cat([torch.cat([self._gram, above.T]), blocks], 1)
+            self._moments = torch.cat([self._moments, new.T @ self._targets])
+        ridge = 1e-6 * (self._gram.trace() / len(self._gram) + 1e-12)
+        weights = torch.linalg.solve(self._gram + ridge * torch.eye(len(self._gram)), self._moments)
+        rest = self._targets.clone()
+        for lag, block in zip(self._known, weights.split(self._e.shape[2]), strict=True):
+            rest -= self._column(lag) @ block
+        self.rest = torch.zeros_like(self.rest)
+        self.rest[self._places] = rest
+
+    def _column(self, lag: int) -> Float[Tensor, "n r"]:
+        """Return what stands a lag before each target; zero before the beginning."""
+        rows, times = self._places
+        return torch.where((times >= lag)[:, None], self._e[rows, (times - lag).clamp(min=0)], 0.0)
+
+    def _scores(self, g: Float[Tensor, "B L q"], valid: Bool[Tensor, "B L"]) -> Float[Tensor, " lags"]:
         C = self._correlation(torch.einsum("bwj,bwi->wij", torch.fft.rfft(g, self._size, dim=1), self._spectra.conj()))
         there = torch.fft.rfft(valid.to(g.dtype), self._size, dim=1)[..., None]
         sums = self._correlation((there * self._squares.conj()).sum(0))
         V, pairs = sums[:, :-1], sums[:, -1]
         variance = g.square().sum((0, 1)) / valid.sum()
-        expected = V.clamp(min=1e-9)[..., None] * variance.clamp(min=1e-12)
+        expected = V.clamp(min=1e-9)[..., None] * variance.clamp(min=1e-6)  # less is rounding
         count = C.shape[1] * C.shape[2]
         score = ((C.square() / expected).sum((1, 2)) - count) / math.sqrt(2 * count)
         lag = torch.arange(self._lags)
         return torch.where((pairs > FEWEST_PAIRS - 0.5) & (lag >= RECENT), score, 0.0)
 
-    def scores_by_chance(self, random: np.random.Generator) -> Float[Tensor, " lags"]:
-        """Return scores of inputs with the targets of other rows; of a single series, with those of other times."""
-        rows, length, _ = self.rest.shape
-        if rows == 1:
-            return self.scores(shift=int(random.integers(length // 4, 3 * length // 4 + 1)))
-        order = random.permutation(rows)
-        following = order[(np.argsort(order) + int(random.integers(1, rows))) % rows]  # never its own targets
-        return self.scores(torch.from_numpy(following))
-
-    def explain(self, lags: range | list[int]) -> None:
-        """Subtract from the targets' features what the inputs say about them at these lags, and at those before."""
-        self._known += lags
-        rows, times = self._valid.nonzero(as_tuple=True)
-        columns = []
-        for lag in self._known:
-            column = self._f[rows, (times - lag).clamp(min=0)]
-            columns.append(torch.where((times >= lag)[:, None], column, 0.0))
-        X, Y = torch.cat(columns, 1), self._g[rows, times]
-        gram = X.T @ X
-        gram += 1e-6 * (gram.trace() / len(gram) + 1e-12) * torch.eye(len(gram), dtype=gram.dtype)
-        self.rest = torch.zeros_like(self._g)
-        self.rest[rows, times] = Y - X @ torch.linalg.solve(gram, X.T @ Y)
+    def _correlation(self, spectrum: Tensor) -> Tensor:
+        correlation: Tensor = torch.fft.irfft(spectrum, self._size, dim=0)
+        return correlation[: self._lags]
 
 
 def _data(name: str, values: ArrayLike | Tensor) -> Tensor:
     """Return signals, (batch, length, features), in float64, or tokens, (batch, length)."""
-    data = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-    if data.is_complex() or data.dtype == torch.bool:
+    if isinstance(values, Tensor):
+        data = values.detach().cpu()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iufcb":
+            raise TypeError(f"{name} must be an array or a tensor of numbers, not of {array.dtype}")
+        data = torch.from_numpy(array.copy())
+    if data.is_complex():
         raise TypeError(f"{name} must be real numbers or tokens, not {data.dtype}")
     if data.is_floating_point():
         if data.ndim == 2:
             data = data[..., None]
         if data.ndim != 3:
-            raise ValueError(f"{name} must be (batch, length) or (batch, length, features), not {tuple(data.shape)}")
+            raise ValueError(
+                f"{name} must be (batch, length) or (batch, length, features), not {tuple(data.shape)}; a single "
+                "series is a batch of one"
+            )
         return data.double()
     if data.ndim != 2:
-        raise ValueError(f"{name} are tokens, and must be (batch, length), not {tuple(data.shape)}")
+        raise ValueError(
+            f"{name} are tokens, and must be (batch, length), not {tuple(data.shape)}; a single series is a batch of "
+            "one"
+        )
     return data.long()
 
 
@@ -267,38 +315,58 @@ def _valid(data: Tensor) -> Bool[Tensor, "B L"]:
     return data.isfinite().all(-1) if data.is_floating_point() else data >= 0
 
 
-def _features(data: Tensor, random: np.random.Generator) -> Float[Tensor, "B L p"]:
-    """Return signals as they are, and for each token its value and random numbers."""
+def _features(
+    data: Tensor, valid: Bool[Tensor, "B L"], random: np.random.Generator, squares: bool = True
+) -> Float[Tensor, "B L p"]:
+    """Return signals, with their squares if wanted, and for each token its value and random numbers."""
     if data.is_floating_point():
-        return data
-    tokens: Int[NDArray[np.int64], "B L"] = data.numpy()
+        signals = _standardised(data, valid)
+        return torch.cat([signals, signals.square()], -1) if squares else signals
+    tokens: Int[NDArray[np.int64], "B L"] = data.clamp(min=0).numpy()
     kinds, places = np.unique(tokens, return_inverse=True)
     table = random.standard_normal((len(kinds), TOKEN_FEATURES))
     table[:, 0] = kinds
     return torch.from_numpy(table)[torch.from_numpy(places.reshape(tokens.shape))]
 
 
-def _whitened(features: Float[Tensor, "B L p"], valid: Bool[Tensor, "B L"]) -> Float[Tensor, "B L r"]:
+def _kinds(data: Tensor, valid: Bool[Tensor, "B L"]) -> Float[Tensor, "B L r"] | None:
+    """Return a feature for each kind of token; None for signals, and if there are too many kinds."""
+    if data.is_floating_point():
+        return None
+    kinds, places = data.unique(return_inverse=True)
+    return torch.nn.functional.one_hot(places).double() if len(kinds) <= MOST_KINDS else None
+
+
+def _standardised(data: Float[Tensor, "B L p"], valid: Bool[Tensor, "B L"]) -> Float[Tensor, "B L p"]:
+    """Return features of mean 0 and variance 1, whatever their scale was; zeros for a constant and for no value."""
+    there = valid[..., None]
+    data = torch.where(there, data, 0.0)
+    data = data / data.abs().amax((0, 1)).clamp(min=1e-300)
+    centred = torch.where(there, data - data.sum((0, 1)) / valid.sum(), 0.0)
+    deviation = (centred.square().sum((0, 1)) / valid.sum()).sqrt()
+    return torch.where(deviation > 1e-12, centred / deviation.clamp(min=1e-12), 0.0)
+
+
+def _whitened(name: str, features: Float[Tensor, "B L p"], valid: Bool[Tensor, "B L"]) -> Float[Tensor, "B L r"]:
     """Return uncorrelated features of variance 1, without the mean of each time; zero where they are not valid.
 
-    The mean of each time is that over the batch, so that what only depends on the time depends on nothing else. A
-    single series has no such mean, and loses its own.
+    The mean of each time is that over the batch, so that what only depends on the time depends on nothing else. Few
+    rows have no such mean, and lose their own.
     """
+    features = _standardised(features, valid)
     weight = valid.to(features.dtype)[..., None]
-    dims = (0,) if len(features) > 1 else (0, 1)
+    dims = (0, 1) if len(features) < FEW_ROWS else (0,)
     mean = (features * weight).sum(dims, keepdim=True) / weight.sum(dims, keepdim=True).clamp(min=1)
     centred = (features - mean) * weight
     rows = centred[valid]
     values, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))
-    kept = values > 1e-9 * values[-1].clamp(min=1e-300)
+    kept = values > 1e-9
+    if not bool(kept.any()):
+        raise ValueError(f"{name} are constant, or the same in all rows, so that there is nothing to learn from them")
     whitening: Tensor = vectors[:, kept] / values[kept].sqrt()
     return centred @ whitening
 
 
 def _threshold(largest: list[float]) -> float:
-    """Return what the largest of all scores exceeds with probability FALSE_ALARM, by the law of extreme values.
-
-    The largest of many scores has a Gumbel distribution. Its mean and its deviation are those of the given values.
-    """
-    scale = math.sqrt(6) / math.pi * float(np.std(largest, ddof=1))
-    return float(np.mean(largest)) - scale * (np.euler_gamma + math.log(-math.log1p(-FALSE_ALARM)))
+    """Return what the largest of all scores exceeds with a probability of one in a thousand, by chance."""
+    return float(np.mean(largest)) + DEVIATIONS * float(np.std(largest, ddof=1))

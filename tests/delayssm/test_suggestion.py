@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from delayssm import DS4D, delay_evidence, suggest_delays
+from delayssm.suggestion import SHUFFLES, _threshold
 
 LENGTH, ROWS = 300, 64
 
@@ -56,6 +57,74 @@ def test_tokens_that_are_renamed() -> None:
     assert delay_evidence(torch.from_numpy(tokens), torch.from_numpy(targets), LENGTH).lags == (77,)
 
 
+def test_tokens_that_follow_each_other_have_no_ridge_of_lags() -> None:
+    """Each token says much about the next ones, but only one lag explains the target."""
+    random = np.random.default_rng(20)
+    steps = (random.random((ROWS, LENGTH)) < 0.2) * random.integers(0, 20, (ROWS, LENGTH))
+    tokens, names = np.cumsum(steps, 1) % 20, random.permutation(20)
+    targets = np.full_like(tokens, -1)
+    targets[:, 100:] = names[tokens[:, 100 - 77 : LENGTH - 77]]
+    evidence = delay_evidence(tokens, targets, 200)
+    assert (evidence.scores[[75, 79]] > evidence.threshold).all()
+    assert evidence.lags == (77,)
+
+
+def test_a_square_is_found() -> None:
+    """The correlation of a symmetric signal with its square is zero."""
+    x = _noise(21, ROWS, LENGTH)
+    assert delay_evidence(x, _delayed(x, 60) ** 2 + _noise(22, ROWS, LENGTH), 100).lags == (60,)
+
+
+def test_an_echo_of_the_input_itself_is_found() -> None:
+    x = _noise(23, ROWS, LENGTH)
+    assert delay_evidence(x, x - 0.3 * _delayed(x, 45) + 0.1 * _noise(24, ROWS, LENGTH), 100).lags == (45,)
+
+
+def test_the_parity_of_two_streams_is_invisible() -> None:
+    bits = np.random.default_rng(25).integers(0, 2, (ROWS, LENGTH, 2)).astype(float)
+    parity = (_delayed(bits[..., 0], 40) + bits[..., 1]) % 2
+    with pytest.warns(UserWarning, match="no lag between 4 and 99 steps is significant"):
+        suggest_delays(bits, parity, 100, 4)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 8])
+def test_few_rows(rows: int) -> None:
+    """The lags that are there must not appear in the shuffled data, which would hide weaker ones."""
+    x = _noise(26, rows, 4800 // rows)
+    y = _delayed(x, 60) + 0.4 * _delayed(x, 90) + _noise(27, rows, 4800 // rows)
+    assert delay_evidence(x, y, 200).lags == (60, 90)
+
+
+def test_a_series_that_is_hardly_longer_than_the_delays() -> None:
+    x = _noise(28, 1, LENGTH)
+    assert delay_evidence(x, _delayed(x, 60) + 0.5 * _noise(29, 1, LENGTH), 250).lags == (60,)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_scale_of_signals_does_not_matter(scale: float) -> None:
+    x = _noise(30, ROWS, LENGTH)
+    assert delay_evidence(scale * x, scale * _delayed(x, 60), 100).lags == (60,)
+
+
+def test_forms_of_data() -> None:
+    """Tensors of any precision, lists, and truth values."""
+    x = _noise(31, ROWS, LENGTH)
+    y = _delayed(x, 60)
+    for inputs, targets in (
+        (torch.from_numpy(x).float(), torch.from_numpy(y).bfloat16()),
+        (x.tolist(), y.tolist()),
+        (x > 0, torch.from_numpy(y > 0)),
+        (np.stack([x, 0 * x], -1), y),
+    ):
+        assert delay_evidence(inputs, targets, 100).lags == (60,)
+
+
+def test_data_that_are_too_short() -> None:
+    x = _noise(32, 2, 10)
+    with pytest.warns(UserWarning, match="no lag between 4 and 19 steps has 50 pairs of an input and a target"):
+        suggest_delays(x, x, 20, 4)
+
+
 def test_what_depends_on_time_alone_is_no_lag() -> None:
     x, y = _noise(9, ROWS, LENGTH), _noise(10, ROWS, LENGTH)
     x[:, 50] += 10
@@ -70,6 +139,21 @@ def test_independent_data_suggest_the_grid(seed: int) -> None:
     with pytest.warns(UserWarning, match="no lag between 4 and 255 steps is significant"):
         delays = suggest_delays(x, y, 256, 10, seed=seed)
     assert torch.equal(delays, 1 + (torch.arange(10).double() + 0.5) / 10 * 254)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 3000), (4, 1000), (32, 200)])
+@pytest.mark.parametrize("kind", ["correlated inputs", "both correlated", "tokens"])
+def test_no_false_alarms(kind: str, rows: int, length: int) -> None:
+    """Of some data sets without any dependence, none has a lag."""
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        x, y = random.normal(size=(2, rows, length))
+        for series in (x, y)[: 1 + (kind == "both correlated")]:
+            for t in range(1, length):
+                series[:, t] += 0.9 * series[:, t - 1]
+        if kind == "tokens":
+            x, y = random.integers(0, 20, (2, rows, length))
+        assert delay_evidence(x, y, 150, seed=seed).lags == ()
 
 
 def test_half_of_the_channels_are_placed() -> None:
@@ -105,9 +189,29 @@ def test_bad_data_are_refused() -> None:
         delay_evidence(x, np.full_like(x, np.nan), 10)
     with pytest.raises(ValueError, match="inputs must be finite"):
         delay_evidence(np.where(x > 0, x, np.inf), x, 10)
-    with pytest.raises(TypeError, match=r"real numbers or tokens, not torch\.bool"):
-        delay_evidence(x > 0, x, 10)
-    with pytest.raises(ValueError, match=r"\(batch, length\) or \(batch, length, features\), not \(4,\)"):
+    with pytest.raises(TypeError, match=r"real numbers or tokens, not torch\.complex128"):
+        delay_evidence(x * 1j, x, 10)
+    with pytest.raises(TypeError, match="an array or a tensor of numbers, not of object"):
+        delay_evidence(x, None, 10)
+    with pytest.raises(TypeError, match="an array or a tensor of numbers, not of <U1"):
+        delay_evidence([["a", "b"]], [["a", "b"]], 10)
+    with pytest.raises(ValueError, match="inputs are constant, or the same in all rows"):
+        delay_evidence(np.full((9, 60), 0.1), _noise(18, 9, 60), 10)
+    with pytest.raises(ValueError, match="targets are constant, or the same in all rows"):
+        delay_evidence(_noise(18, 9, 60), np.tile(_noise(19, 1, 60), (9, 1)), 10)
+    with pytest.raises(ValueError, match="Whole numbers are tokens: pass signals as floats"):
+        delay_evidence((100 * x).astype(int), x, 10)
+    with pytest.raises(
+        ValueError, match=r"\(batch, length\) or \(batch, length, features\), not \(4,\); a single series"
+    ):
         delay_evidence(x[:, 0], x, 10)
     with pytest.raises(ValueError, match="channels must be at least 1, not 0"):
         delay_evidence(x, x, 10).delays(0)
+
+
+def test_chance_exceeds_the_threshold_once_in_a_thousand_times() -> None:
+    """Whatever the Gumbel distribution of the largest score, of which the threshold sees only a few draws."""
+    random = np.random.default_rng(33)
+    draws = 30 + 4 * random.gumbel(size=(20_000, SHUFFLES))
+    thresholds = (np.array([_threshold(row.tolist()) for row in draws]) - 30) / 4
+    assert float(-np.expm1(-np.exp(-thresholds)).mean()) == pytest.approx(1e-3, rel=0.1)

@@ -21,6 +21,7 @@ from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.forecasting import Forecasting
 from delayssm_lab.studies.general import General
 from delayssm_lab.studies.impulse import ImpulseResponses
+from delayssm_lab.studies.initialisation import Initialisation
 from delayssm_lab.studies.language import Language
 from delayssm_lab.studies.listening import Listening
 from delayssm_lab.studies.mechanism import Mechanism
@@ -87,6 +88,7 @@ def experiments() -> tuple[Study, ...]:
         Synthetic(),
         SeparateRates(),
         SuggestedDelays(),
+        Initialisation(),
         Recall(),
         RecallLayers(),
         PaperScale(),

@@ -1,6 +1,8 @@
 """Studies of where delays start, at toy size."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,19 @@ from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName
 from delayssm_lab.studies.contest import Contest
 from delayssm_lab.studies.descent import Descent, correlated, respond, wide_kernel, width_at
+from delayssm_lab.studies.initialisation import (
+    Initialisation,
+    Setting,
+    design,
+    design_runs,
+    estimates,
+    fraction_runs,
+)
 from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates, small_runs
 from delayssm_lab.studies.suggested import LABEL, LAGS, SuggestedDelays, evidence, suggested_contests
+from delayssm_lab.study import Places
+from delayssm_lab.training.run import Run
 from tests.support.runs import DS4D, TASK, tiny
 from tests.support.studies import make, table_rows
 
@@ -99,3 +111,83 @@ def test_correlated_series() -> None:
     x = correlated(np.random.default_rng(0), 0.9, 400)
     assert float(x.var()) == pytest.approx(1, abs=0.05)
     assert float((x[:, 1:] * x[:, :-1]).mean()) == pytest.approx(0.9, abs=0.05)
+
+
+def test_the_design_is_balanced() -> None:
+    """Each pair of levels of any two options is in equally many of its 16 settings."""
+    settings = design()
+    assert len(set(settings)) == 16
+    for one, other in combinations(("delays", "p", "phase", "dt_lr"), 2):
+        pairs = Counter((getattr(setting, one), getattr(setting, other)) for setting in settings)
+        assert len(set(pairs.values())) == 1, (one, other)
+        assert len(pairs) == len({pair[0] for pair in pairs}) * len({pair[1] for pair in pairs})
+
+
+def test_runs_of_the_design() -> None:
+    runs = [*design_runs(), *fraction_runs()]
+    assert len(runs) == len({run.name for run in runs}) == 2 * (16 + 9)
+    for run in runs:
+        layer = run.model.layer
+        own = replace(run, model=run.model.with_layer(delays="grid", branch_fraction=0.1))
+        assert run.parameters() == own.parameters()
+        if "shared" in run.label:
+            assert max(Counter(layer.delays).values()) == 4
+        if "elsewhere" in run.label:
+            placed = (layer.d_model + 1) // 2
+            assert layer.branch_fraction == ((0.5,),) * placed + ((0.1,),) * (layer.d_model - placed)
+
+
+def test_runs_with_suggested_delays_are_those_of_their_study() -> None:
+    stored = {run for contest in suggested_contests() for rate in contest.rates for run in _finals(contest, rate)}
+    assert len(stored & set(fraction_runs())) == 9  # copying with both fractions, the sum with one
+
+
+def _finals(contest: Contest, rate: float) -> list[Run]:
+    return [contest._whole(rate, seed) for seed in contest.seeds]
+
+
+def test_effects_are_estimated() -> None:
+    """Known effects of placement with p, of phase and of rate come out, whether or not some runs are missing."""
+    random = np.random.default_rng(0)
+    cells = {(setting.delays, setting.p): random.normal() for setting in design()}
+
+    def value(setting: Setting) -> float:
+        return cells[setting.delays, setting.p] + 0.3 * (setting.phase == "pi") - 0.2 * (setting.dt_lr == 1e-3)
+
+    for settings in (design(), design()[:13]):
+        found = estimates(settings, np.array([value(setting) for setting in settings]))
+        means = {name: mean for name, (mean, _) in found.items()}
+        assert means["phase pi"] - means["phase 0"] == pytest.approx(0.3)
+        assert means["step sizes at 0.001"] - means["step sizes at 0.0001"] == pytest.approx(-0.2)
+        grid = (cells["grid", 0.1] + cells["grid", 0.5]) / 2
+        log = (cells["log", 0.1] + cells["log", 0.5]) / 2
+        assert means["grid delays"] - means["log delays"] == pytest.approx(grid - log)
+    few = estimates(design()[:2], np.ones(2))
+    assert all(error is None for _, error in few.values())
+    assert "log delays" not in few
+
+
+def test_errors_of_effects() -> None:
+    """The standard error of the difference of two levels, eight runs each, is that of their noise."""
+    random = np.random.default_rng(1)
+    trials = [estimates(design(), 0.1 * random.normal(size=16)) for _ in range(500)]
+    errors = [trial["phase pi"][1] for trial in trials]
+    spread = np.std([trial["phase pi"][0] for trial in trials])
+    assert np.mean(np.square(errors)) ** 0.5 == pytest.approx(spread, rel=0.15)
+
+
+def test_initialisation(tmp_path: Path) -> None:
+    """One run says nothing about any option alone; four runs say something about three of them."""
+    first, *rest = (replace(tiny(steps=4), label=str(setting)[:90]) for setting in design()[:4])
+    settings = dict(zip((first, *rest), design(), strict=False))
+    study = Initialisation(runs=(first, tiny(steps=4)), settings=settings)
+    content = make(study, tmp_path)
+    assert set(content) == {"fractions.md", "about.json"}
+    assert [row[0] for row in table_rows(content["fractions.md"])[2:]] == ["DS4D"]
+    record = study.records(Places(tmp_path / "work", tmp_path / "results"))[0]
+    files = dict(study.effects([replace(record, run=run) for run in settings]))
+    assert files["effects.png"].startswith(b"\x89PNG")
+    assert [row[0] for row in table_rows(files["effects.md"])[2:]] == [
+        "grid delays", "phase pi", "phase 0", "step sizes at 0.0001", "step sizes at 0.001",
+        "grid delays, p 0.1", "grid delays, p 0.5",
+    ]  # fmt: skip
