@@ -106,8 +106,8 @@ class HybridBlock(nn.Module):
     def forward(self, x: Float[Tensor, "B L H"]) -> Float[Tensor, "B L H"]:
         """Return the outputs for a whole sequence."""
         z = self.convolution(self.norm(x))
-        y: Tensor = x + self.layer(z)
-        return y if self.heads is None else y + self.heads(z)
+        y: Tensor = self.layer(z)
+        return x + y if self.heads is None else x + y + self.heads(z)
 
 
 class HybridModel(nn.Module):

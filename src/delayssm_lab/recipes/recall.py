@@ -20,8 +20,7 @@ the small runs on delayed memory.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
@@ -34,7 +33,6 @@ RecallName = Literal["recall-64", "recall-128", "selective-copying"]
 RECALLS: tuple[RecallName, ...] = get_args(RecallName)
 RecallModel = Literal["ds4d", "s4d", "mamba", "lstm", "gpt2", "llama"]
 HybridName = Literal["convolution", "gate", "convolution-gate", "delta", "convolution-delta"]
-HYBRIDS: tuple[HybridName, ...] = get_args(HybridName)
 
 TASKS: dict[RecallName, AssociativeRecall | SelectiveCopying] = {
     "recall-64": AssociativeRecall(64, 4, 128),
@@ -82,18 +80,31 @@ def small(task: RecallName, model: RecallModel) -> Run:
     return Run(task=TASKS[task], model=models[task][model], training=_TRAINING)
 
 
-def hybrid(name: HybridName) -> Run:
-    """Return a run of DS4D with additions on recall-64, with as many parameters as the models of `small`."""
-    task = TASKS["recall-64"]
-    spec = HybridSpec(depth=2, layer=_ds4d(44, task.max_length))
-    specs: dict[HybridName, HybridSpec] = {
-        "convolution": replace(spec, taps=3),
-        "gate": replace(spec, gated=True).with_width(32),
-        "convolution-gate": replace(spec, taps=3, gated=True).with_width(32),
-        "delta": replace(spec, heads=1).with_width(37),
-        "convolution-delta": replace(spec, taps=3, heads=1).with_width(37),
-    }
-    return Run(task=task, model=specs[name], training=_TRAINING)
+#: DS4D with additions: the additions, and for each task that they are tried on the width at which the model has as many
+#: parameters as those of `small`. A first trial of each on recall-64 decided which one is tried on all tasks.
+HYBRIDS: dict[HybridName, tuple[dict[str, Any], dict[RecallName, int]]] = {
+    "convolution": ({"taps": 3}, {"recall-64": 44}),
+    "gate": ({"gated": True}, {"recall-64": 32}),
+    "convolution-gate": ({"taps": 3, "gated": True}, {"recall-64": 32}),
+    "delta": ({"heads": 1}, {"recall-64": 37}),
+    "convolution-delta": (
+        {"taps": 3, "heads": 1},
+        {"recall-64": 37, "recall-128": 51, "selective-copying": 43},
+    ),
+}
+
+
+def hybrids() -> tuple[Run, ...]:
+    """Return a run of each DS4D with additions on each of its tasks."""
+    return tuple(
+        Run(
+            task=TASKS[task],
+            model=HybridSpec(depth=2, layer=_ds4d(width, TASKS[task].max_length), **additions),
+            training=_TRAINING,
+        )
+        for additions, widths in HYBRIDS.values()
+        for task, width in widths.items()
+    )
 
 
 def _ds4d(d_model: int, length: int) -> DS4DConfig:

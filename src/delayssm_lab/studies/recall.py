@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from delayssm_lab.recipes.recall import HYBRIDS, RECALLS, RecallModel, hybrid, small
+from delayssm_lab.recipes.recall import RECALLS, RecallModel, hybrids, small
 from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Results, group
 from delayssm_lab.report.drawing import png
@@ -24,8 +24,8 @@ def recall_contests() -> tuple[Contest, ...]:
 
 
 def hybrid_contests() -> tuple[Contest, ...]:
-    """Return a contest for each layer with additions, on the shorter associative recall."""
-    return tuple(Contest(hybrid(name)) for name in HYBRIDS)
+    """Return a contest for each DS4D with additions and task that it is tried on."""
+    return tuple(Contest(run) for run in hybrids())
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,13 @@ class Recall(Synthetic):
 
 @dataclass(frozen=True)
 class RecallLayers(Recall):
-    """Validation accuracy of DS4D with additions, beside the models of `Recall` on the same task."""
+    """Validation accuracy of DS4D with additions, beside the models of `Recall` as far as those are trained."""
 
     name = "recall-layers"
-    title = "DS4D with a short convolution, a gate or delta-rule heads, on associative recall"
+    title = "DS4D with a short convolution, a gate or delta-rule heads, on tasks of recall"
 
     contests: tuple[Contest, ...] = field(default_factory=hybrid_contests)
-    others: tuple[Contest, ...] = field(
-        default_factory=lambda: tuple(Contest(small("recall-64", model)) for model in MODELS)
-    )
+    others: tuple[Contest, ...] = field(default_factory=recall_contests)
 
 
 def table(results: Results) -> str:

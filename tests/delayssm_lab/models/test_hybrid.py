@@ -9,7 +9,7 @@ from delayssm.layers.delay_ssm import DelaySSMConfig
 from delayssm.layers.layer import DS4DConfig
 from delayssm_lab.models.hybrid import DeltaHeads, GatedDelay, ShortConvolution, delta_rule
 from delayssm_lab.models.specs import HybridSpec
-from delayssm_lab.recipes.recall import HYBRIDS, hybrid, small
+from delayssm_lab.recipes.recall import HYBRIDS, TASKS, hybrids, small
 
 PLAIN = HybridSpec(depth=2, layer=DS4DConfig(8, 4, 20))
 SPECS = [
@@ -84,14 +84,15 @@ def test_names_tell_what_is_added() -> None:
         "DS4D", "DS4D, convolution of 3", "DS4D, gated", "DS4D, 2 delta heads",
         "DS4D, convolution of 2, gated, 1 delta head",
     ]  # fmt: skip
-    assert len({hybrid(name).model_label for name in HYBRIDS}) == len(HYBRIDS)
+    assert len({run.model_label for run in hybrids()}) == len(HYBRIDS)
 
 
 def test_hybrids_have_as_many_parameters_as_the_others() -> None:
-    expected = small("recall-64", "ds4d").parameters()
-    assert replace(hybrid("convolution"), model=replace(hybrid("convolution").model, taps=1)).parameters() == expected
-    for name in HYBRIDS:
-        assert hybrid(name).parameters() == pytest.approx(expected, rel=0.02)
+    expected = {TASKS[name]: small(name, "ds4d").parameters() for name in TASKS}
+    for run in hybrids():
+        assert run.parameters() == pytest.approx(expected[run.task], rel=0.02)
+    without = replace(hybrids()[0].model, taps=1)
+    assert replace(hybrids()[0], model=without).parameters() == expected[hybrids()[0].task]
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
