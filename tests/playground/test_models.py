@@ -54,6 +54,7 @@ def test_the_clips_are_heard_as_the_page_says() -> None:
     assert "it gets four right and two wrong" in " ".join((PLAYGROUND / "listener.html").read_text().split())
 
 
+@pytest.mark.slow
 def test_the_microphone_is_heard(visit: Open) -> None:
     page = visit("listener.html")
     page.click("#microphone")
@@ -121,6 +122,7 @@ def test_the_equation_is_that_of_the_laboratory(visit: Open) -> None:
     np.testing.assert_allclose(found - found.mean(), expected, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_values_arrive_until_the_button_is_pressed(visit: Open) -> None:
     page = visit("forecaster.html#rate=200")
     page.click("#start")
