@@ -69,9 +69,10 @@ class Following {
 }
 
 let following = null;
-let running = false;
+let running = false; // whether values arrive
+let anew = false; // whether the next value is the first of another series
 let equation = null;
-let centre = 0; // the mean of a long run, which the forecaster's training series had taken from them
+let centre = 0; // the mean of a long run, which was taken from the series that the model was trained on
 
 function beginSeries() {
   const long = MackeyGlass.random();
@@ -81,15 +82,19 @@ function beginSeries() {
   equation.run(WASHOUT);
 }
 
-// Let values arrive until the button is pressed again.
-async function go() {
+// Let values arrive for as long as the page is open; there is one loop, so that calls of the model never overlap.
+async function follow() {
   let due = 0;
-  let then = performance.now();
-  while (running) {
+  for (let then = performance.now(); ; ) {
     await new Promise(requestAnimationFrame);
     const now = performance.now();
-    due = Math.min(due + (controls.values.rate * (now - then)) / 1000, 32); // no rush after a pause
+    if (running) due = Math.min(due + (controls.values.rate * (now - then)) / 1000, 32); // no rush after a pause
     then = now;
+    if (anew) {
+      following.reset();
+      beginSeries();
+      anew = false;
+    }
     const count = Math.floor(due);
     due -= count;
     if (!count) continue;
@@ -98,31 +103,27 @@ async function go() {
   }
 }
 
-async function toggle() {
-  running = !running;
-  byId("start").textContent = running ? "Pause" : "Go on";
-  if (!running) return;
-  try {
-    if (!following) {
-      byId("said").textContent = "Loading the model.";
-      following = await Following.begin();
-      byId("said").textContent = "";
-    }
-    byId("jolt").disabled = byId("again").disabled = false;
-    await go();
-  } catch (error) {
-    running = false;
-    byId("start").textContent = "Start";
-    byId("said").textContent = `This did not work: ${error.message}`;
-  }
+async function begin() {
+  byId("start").disabled = true;
+  byId("said").textContent = "Loading the model.";
+  following = await Following.begin();
+  byId("said").textContent = "";
+  for (const name of ["start", "jolt", "again"]) byId(name).disabled = false;
+  await follow();
+}
+
+function fail(error) {
+  for (const name of ["start", "jolt", "again"]) byId(name).disabled = true;
+  byId("said").textContent = `This did not work: ${error.message}`;
 }
 
 beginSeries();
 const controls = new Controls(byId("controls"), TABLE, byId("note"), () => {});
-byId("start").addEventListener("click", toggle);
-byId("jolt").addEventListener("click", () => (equation.x += JOLT));
-byId("again").addEventListener("click", () => {
-  following.reset();
-  beginSeries();
+byId("start").addEventListener("click", () => {
+  running = !running;
+  byId("start").textContent = running ? "Pause" : "Go on";
+  if (!following) begin().catch(fail);
 });
+byId("jolt").addEventListener("click", () => (equation.x += JOLT));
+byId("again").addEventListener("click", () => (anew = true));
 plot.draw({ x: [0, WINDOW], y: [-0.75, 0.55], words: "No values yet." });

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from delayssm_lab import pretrained
+
 PLAYGROUND = Path(__file__).parents[2] / "docs" / "playground"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-#: The first word is heard as if it were spoken into a microphone.
+#: This word is heard as if it were spoken into a microphone.
+SPOKEN = pretrained.directory("listener") / "yes.wav"
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--use-fake-device-for-media-stream",
-    "--use-fake-ui-for-media-stream", f"--use-file-for-fake-audio-capture={PLAYGROUND / 'clips' / 'yes.wav'}%noloop",
+    "--use-fake-ui-for-media-stream", f"--use-file-for-fake-audio-capture={SPOKEN}%noloop",
 ]  # fmt: skip
 
 Open = Callable[[str], Page]
@@ -36,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Open]:
-    """Return a function that opens a page of the playground from disk, and watch it until the test has ended."""
+    """Return a function that opens a page of the playground, and watch it until the test has ended."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     complaints: list[str] = []
     page = context.new_page()
@@ -45,7 +48,7 @@ def visit(browser: Browser) -> Iterator[Open]:
     page.on("request", lambda request: complaints.append(request.url) if _leaves(request.url) else None)
 
     def open_page(address: str) -> Page:
-        page.goto(f"{PLAYGROUND.as_uri()}/{address}")
+        page.goto(address if "://" in address else f"{PLAYGROUND.as_uri()}/{address}")
         return page
 
     yield open_page
@@ -55,4 +58,6 @@ def visit(browser: Browser) -> Iterator[Open]:
 
 def _leaves(url: str) -> bool:
     """Return whether a request leaves the machine."""
-    return not url.startswith((PLAYGROUND.as_uri(), "data:", "blob:null/", "http://127.0.0.1:"))
+    return not url.startswith(
+        (PLAYGROUND.as_uri(), "data:", "blob:null/", "blob:http://127.0.0.1:", "http://127.0.0.1:")
+    )

@@ -139,6 +139,25 @@ def test_a_system_without_feedback_has_one_pole(visit: Open) -> None:
     assert np.abs(_shown(page, "echoes")["curves"][1:]).max() == 0
 
 
+def test_poles_are_roots_for_any_setting(visit: Open) -> None:
+    """Residuals are those of rounding, and the roots add up to what the coefficients say: none is found twice."""
+    page, random = visit("index.html"), np.random.default_rng(0)
+    for _ in range(60):
+        lam, mu = (complex(*random.normal(size=2)) for _ in range(2))
+        scale = random.choice([0.5, 0.999, 1 - 1e-6]) / (abs(lam) + 1)
+        lam, mu = lam * scale, mu / abs(mu) * scale * 10.0 ** random.choice([0, -3, -12])
+        k, alpha = int(random.integers(1, 300)), float(random.choice([0, 1e-9, 0.5, 0.999]))
+        system = {"lam": [lam.real, lam.imag], "mu": [mu.real, mu.imag], "k": k, "alpha": alpha}
+        pairs = np.array(page.evaluate("system => poles(system)", system))
+        z = pairs[:, 0] + 1j * pairs[:, 1]
+        terms = np.stack([z ** (k + 1), -lam * z**k, -mu * (1 - alpha) * z, np.full_like(z, -mu * alpha)])
+        assert len(z) == k + (alpha > 0)
+        assert (np.abs(terms.sum(0)) <= 1e-12 * np.abs(terms).sum(0)).all()
+        assert np.abs(z).max() < 1
+        # At k = 1 the coefficient of z has two parts.
+        assert z.sum() == pytest.approx(lam + (mu * (1 - alpha) if k == 1 else 0), abs=1e-11)
+
+
 @pytest.mark.parametrize(("delay", "modes", "tokens"), [(1, 1, 64), (60.5, 16, 1000), (300, 64, 1_000_000)])
 def test_memories_are_those_of_the_library(visit: Open, delay: float, modes: int, tokens: int) -> None:
     page = visit(f"index.html#delay={delay}&modes={modes}&tokens={tokens}")
