@@ -249,7 +249,7 @@ def _decibels(whole: Array, rest: Array) -> float:
 
 def _draw(axis: Axes, response: Array, delays: list[float], title: str) -> None:
     axis.plot(response, linewidth=0.8)
-    axis.plot(delays, [axis.get_ylim()[0]] * len(delays), "|", color="C3", markersize=8)
+    axis.plot(delays, [0.05] * len(delays), "|", color="C3", markersize=8, transform=axis.get_xaxis_transform())
     axis.set_title(title, fontsize=9, loc="left")
 
 
