@@ -41,6 +41,14 @@ def test_a_stable_equation_has_the_exponent_of_its_characteristic_equation() -> 
     assert lyapunov_exponents(3, 800, tau=2, washout=200) == pytest.approx(expected, rel=5e-3)
 
 
+def test_growth_is_counted_over_whole_delays() -> None:
+    first, rest, odd = (lyapunov_exponents(3, n, tau=2, washout=w) for n, w in ((20, 0), (40, 20), (39, 21)))
+    assert 20 * first + 40 * rest == pytest.approx(60 * lyapunov_exponents(3, 60, tau=2, washout=0))
+    assert odd == pytest.approx(rest)
+    with pytest.raises(ValueError, match="whole delays of 17 time units, so 16 are too few"):
+        lyapunov_exponents(1, 16)
+
+
 def test_the_exponent_of_the_chaotic_equation_is_that_of_the_literature() -> None:
     """About 0.006 to 0.007 per time unit."""
     exponents = lyapunov_exponents(64, 1500, tau=17)

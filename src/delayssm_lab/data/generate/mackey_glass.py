@@ -47,12 +47,14 @@ def lyapunov_exponents(
     which is integrated beside the equation by the same method. The state of a delay equation is its past over tau, and
     so is the difference. Its logarithmic growth, after the washout, is divided by the time.
     """
+    if length < tau:
+        raise ValueError(f"growth is measured over whole delays of {tau} time units, so {length} are too few")
     random = np.random.default_rng(seed)
     slots = tau * _SUBSTEPS
     past = 1.2 + 0.2 * (random.random((slots, count)) - 0.5)
     apart = random.standard_normal((slots, count))
     x, d = past[-1].copy(), apart[-1].copy()
-    growth = np.zeros(count)
+    growth, periods = np.zeros(count), 0
     for n in range((washout + length) * _SUBSTEPS):
         slot = n % slots
         delayed, delayed_d = past[slot].copy(), apart[slot].copy()
@@ -64,6 +66,5 @@ def lyapunov_exponents(
             size = np.sqrt((np.square(apart).sum(0) + np.square(d)) / (slots + 1))
             apart, d = apart / size, d / size
             if n >= washout * _SUBSTEPS:
-                growth += np.log(size)
-    periods = (washout + length) // tau - -(-washout // tau)
+                growth, periods = growth + np.log(size), periods + 1
     return growth / (periods * tau)

@@ -88,12 +88,12 @@ class EchoPaths(Kept[Cancelling]):
     echoes: int = 4
     signals: int = 8
     length: int = 4096
-    filter_passes: int = 20
+    filter_passes: int = 40
     epochs: int = 500
     channels: int = 16
     states: int = 4
-    rates: tuple[float, ...] = (1e-2, 3e-2, 1e-1)
-    step_sizes: tuple[float, ...] = (0.03, 0.2, 1.0)
+    rates: tuple[float, ...] = (3e-3, 1e-2, 3e-2, 1e-1)
+    step_sizes: tuple[float, ...] = (0.01, 0.03, 0.2, 1.0)
 
     def points(self) -> list[Cancelling]:
         sizes = self.taps, self.echoes, self.signals, self.length
@@ -249,7 +249,7 @@ def _decibels(whole: Array, rest: Array) -> float:
 
 def _draw(axis: Axes, response: Array, delays: list[float], title: str) -> None:
     axis.plot(response, linewidth=0.8)
-    axis.plot(delays, [axis.get_ylim()[0]] * len(delays), "|", color="C3", markersize=8)
+    axis.plot(delays, [0.05] * len(delays), "|", color="C3", markersize=8, transform=axis.get_xaxis_transform())
     axis.set_title(title, fontsize=9, loc="left")
 
 

@@ -128,6 +128,7 @@ def _draw_influence(axis: Axes, rows: Sequence[Row], tau: int) -> None:
         axis.plot(shares, color=color, linestyle=style, linewidth=1.2)
     axis.axvline(tau, color="gray", linewidth=0.8, linestyle="--")
     axis.set(xlabel="lag (steps)", ylabel="share of the slope", title="influence of lags, 1 step ahead")
+    axis.set_yscale("log")  # the last value has most of it
 
 
 def _draw_delays(axis: Axes, rows: Sequence[Row], tau: int) -> None:
