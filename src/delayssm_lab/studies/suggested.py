@@ -33,8 +33,8 @@ LAGS: dict[TaskName, tuple[int, ...]] = {
     "copy-variable": (254, 264, 255, 261, 263, 262, 260, 258, 257, 259, 256),
     "sum-fixed": (264, 268),
     "sum-variable": (11, 134, 136, 135, 133, 4, 137, 132, 5),
-    "weighted-sum-fixed": (264, 268, 6, 270, 265),
-    "weighted-sum-variable": (9, 134, 136, 135, 133, 137, 132, 138, 4, 5, 131, 140, 6),
+    "weighted-sum-fixed": (264, 268),
+    "weighted-sum-variable": (11, 4, 7, 136, 134, 135, 133, 5, 137, 132),
 }
 
 
