@@ -333,7 +333,7 @@ def _kinds(data: Tensor, valid: Bool[Tensor, "B L"]) -> Float[Tensor, "B L r"] |
     """Return a feature for each kind of token; None for signals, and if there are too many kinds."""
     if data.is_floating_point():
         return None
-    kinds, places = data.unique(return_inverse=True)
+    kinds, places = torch.unique(data, return_inverse=True)
     return torch.nn.functional.one_hot(places).double() if len(kinds) <= MOST_KINDS else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal, get_args
@@ -138,11 +138,6 @@ class Initialisation(Trained):
 
 #: Mean and standard error of the accuracies of each level, by its name; no error if there are too few runs for one.
 Estimates = dict[str, tuple[float, float | None]]
-#: What is estimated from a run.
-RESPONSES = {
-    "best accuracy": lambda record: record.best,
-    "mean accuracy over training": lambda record: mean_over_training(record),
-}
 
 
 def mean_over_training(record: Record) -> float:
@@ -150,6 +145,13 @@ def mean_over_training(record: Record) -> float:
     curve = record.curve()
     missing = (record.run.steps - curve[-1][0]) // record.run.training.evaluate_every
     return float(np.mean([value for _, value in curve] + [curve[-1][1]] * missing))
+
+
+#: What is estimated from a run.
+RESPONSES: dict[str, Callable[[Record], float]] = {
+    "best accuracy": lambda record: record.best,
+    "mean accuracy over training": mean_over_training,
+}
 
 
 def _effects(records: Sequence[Record], settings: Mapping[Run, Setting]) -> dict[tuple[str, str], Estimates]:

@@ -89,7 +89,9 @@ class Recovery(Kept[Search | Descent]):
                 mine = {p.offset: v for p, v in results.items() if (p.correlation, p.width) == (rho, width)}
                 shares = [mine[offset]["at the lag"] for offset in sorted(mine)]
                 axis.plot(sorted(mine), shares, style, label=f"half-width {width:g} at first")
-            axis.set_xscale("symlog", linthresh=8)
+            axis.set_xscale("symlog", linthresh=min(map(abs, self.offsets)))
+            axis.set_xticks(self.offsets, [f"{offset:+g}" for offset in self.offsets])
+            axis.minorticks_off()
             axis.set(ylim=(-0.05, 1.05), xlabel="delay at the start, less the right one (steps)")
             axis.set_title(f"correlation of inputs {rho:g}")
         axes[0].set_ylabel("channels that end at the lag")
