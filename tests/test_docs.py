@@ -1,23 +1,23 @@
 """The pages: what they show is what results/ holds, their links lead somewhere, and their examples run."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from docs.pictures import PICTURES, TUTORIALS, code_of, pictures_of, run
 from docs.refresh import PAGES, ROOT, refreshed
 
 EVERY_PAGE = [
     ROOT / "README.md",
     ROOT / "BENCHMARKS.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
-by_name = {"ids": lambda page: page.name}
+by_name = {"ids": lambda page: str(page.relative_to(ROOT))}
 
 
 @pytest.mark.parametrize("page", PAGES, **by_name)
@@ -44,25 +44,18 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def _examples(page: Path) -> str:
-    """Return the Python blocks of a page in order, but for those that need a GPU."""
-    text = re.sub(r"<!-- needs a GPU -->\n```python\n.*?```", "", page.read_text(), flags=re.DOTALL)
-    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-
-
-@pytest.mark.parametrize("page", [page for page in EVERY_PAGE if _examples(page)], **by_name)
+@pytest.mark.parametrize("page", [page for page in EVERY_PAGE if code_of(page)], **by_name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONWARNINGS": "error::UserWarning"}
-    command = [sys.executable, "-c", _examples(page)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = run(page, tmp_path)
     assert done.returncode == 0, done.stderr
-    if page.name == "streaming.md":
+    assert [name for name in pictures_of(page) if not (tmp_path / name).exists()] == []
+    if page == ROOT / "docs" / "streaming.md":
         assert "a history of 256 tokens" in done.stdout
         assert (tmp_path / "chat.safetensors").exists()
 
 
 def test_every_page_that_teaches_has_examples() -> None:
-    names = {page.name for page in EVERY_PAGE if _examples(page)}
+    names = {page.name for page in EVERY_PAGE if code_of(page)}
     assert names >= {
         "README.md",
         "getting-started.md",
@@ -76,6 +69,14 @@ def test_every_page_that_teaches_has_examples() -> None:
         "gpu.md",
         "transformers.md",
     }
+
+
+def test_tutorials_begin_with_what_one_will_have_and_show_their_pictures() -> None:
+    assert len(TUTORIALS) == 6
+    for page in TUTORIALS:
+        assert page.read_text().split("\n")[2].startswith("**At the end you have**"), page
+    shown = {name for page in TUTORIALS for name in pictures_of(page)}
+    assert shown == {path.name for path in PICTURES.iterdir()}
 
 
 def test_every_result_is_shown() -> None:
