@@ -94,24 +94,31 @@ class _Silent(http.server.SimpleHTTPRequestHandler):
         """Keep the log of a test clean."""
 
 
-def test_the_forecaster_says_what_it_says_in_python(visit: Open, address: str) -> None:
-    """From a server, too: all other tests open pages from disk."""
+def _check_forecaster(page: Page) -> None:
+    """Compare the forecasts of a series, and their error, with those of the estimator."""
     values = mackey_glass(1, 400, seed=1)[0]
     forecaster = DelayForecaster.load(pretrained.directory("mackey-glass"))
     expected = np.array(forecaster.historical_forecasts(values)).reshape(len(values))
-    for start in (f"{address}/forecaster.html", "forecaster.html"):
-        page = visit(start)
-        found, error = page.evaluate(
-            """async (values) => {
-                const following = await Following.begin();
-                for (let i = 0; i < values.length; i += 50) await following.push(values.slice(i, i + 50));
-                return [following.forecasts, following.error()];
-            }""",
-            values.tolist(),
-        )
-        assert np.abs(found - expected).max() < 1e-4
-        true = values[15:]
-        assert error == pytest.approx(100 * np.sqrt(((expected[:-15] - true) ** 2).mean() / (true**2).mean()), rel=1e-3)
+    found, error = page.evaluate(
+        """async (values) => {
+            const following = await Following.begin();
+            for (let i = 0; i < values.length; i += 50) await following.push(values.slice(i, i + 50));
+            return [following.forecasts, following.error()];
+        }""",
+        values.tolist(),
+    )
+    assert np.abs(found - expected).max() < 1e-4
+    true = values[15:]
+    assert error == pytest.approx(100 * np.sqrt(((expected[:-15] - true) ** 2).mean() / (true**2).mean()), rel=1e-3)
+
+
+def test_the_forecaster_says_what_it_says_in_python(visit: Open) -> None:
+    _check_forecaster(visit("forecaster.html"))
+
+
+@pytest.mark.slow
+def test_a_server_can_serve_the_pages(visit: Open, address: str) -> None:
+    _check_forecaster(visit(f"{address}/forecaster.html"))
 
 
 def test_the_equation_is_that_of_the_laboratory(visit: Open) -> None:
