@@ -98,7 +98,8 @@ class EchoPaths(Kept[Cancelling]):
     def points(self) -> list[Cancelling]:
         sizes = self.taps, self.echoes, self.signals, self.length
         points = []
-        for path, near, method in product(range(self.paths), self.nears, METHODS):
+        paths = range(1, self.paths + 1)  # path 0 is the one that the settings above were chosen with
+        for path, near, method in product(paths, self.nears, METHODS):
             if "NLMS" in method:
                 training = self.filter_passes, self.channels, self.states, self.step_sizes
             else:
