@@ -16,7 +16,9 @@ def command(
     temperature: float = 0.8,
     seed: int | None = None,
 ) -> None:
-    """Continue a text with a trained language model, byte by byte, until the model ends it.
+    """Continue a text with a trained language model.
+
+    It goes on byte by byte, until the model ends the text.
 
     Args:
         model: Directory of a run of `delayssm train reviews ds4d`, or of a model that it has saved.

@@ -237,7 +237,6 @@ def read(path: Path) -> Saved:
 def _progress(content: dict[str, Any], path: Path) -> TrainingProgress:
     """Return the progress that a checkpoint tells of."""
     known = {field.name for field in fields(TrainingProgress)}
-    content = {"cpu_seconds": 0.0, **content}  # earlier versions did not count it
     numbers = [value for name, value in content.items() if not (name == "best" and value is None)]
     valid = content.keys() == known and all(map(disk.is_number, numbers))
     if not (valid and all(disk.is_count(content[name]) for name in ("step", "best_step", "count"))):

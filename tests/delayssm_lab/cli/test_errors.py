@@ -37,7 +37,7 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
     monkeypatch.setitem(sys.modules, "transformers", None)
     code, out, errors = here("params")
     assert code == 0, errors
-    assert out.count("│\n") == 8 + 24
+    assert out.count("│\n") == 8 + 24 + 2  # delayed memory, general benchmarks, language
     assert "GPT-2" not in out
     assert "The other models are left out: transformers is not installed" in out
     assert "pip install 'delayssm[baselines]'" in out

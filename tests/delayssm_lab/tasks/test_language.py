@@ -122,5 +122,5 @@ def test_models_have_equally_many_parameters(model: LanguageModelName) -> None:
 def test_other_models_and_the_paper_are_refused() -> None:
     with pytest.raises(ValueError, match="reviews is a task for ds4d, s4d, mamba, llama, not for lstm"):
         preset("reviews", "lstm", "small")
-    with pytest.raises(ValueError, match="not a task of the paper; choose --scale small"):
+    with pytest.raises(ValueError, match="not one of the paper's tasks"):
         preset("reviews", "ds4d", "paper")

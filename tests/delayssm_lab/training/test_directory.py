@@ -25,7 +25,19 @@ from delayssm_lab.training.record import of_directory
 from delayssm_lab.training.run import Run, load
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from delayssm_lab.training.store import Store
-from tests.support.runs import DS4D, LSTM, TASK, create, read_metrics, read_summary, state, tiny, train_to, weights
+from tests.support.runs import (
+    DS4D,
+    LSTM,
+    TASK,
+    create,
+    metrics_without_times,
+    read_metrics,
+    read_summary,
+    state,
+    tiny,
+    train_to,
+    weights,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -178,10 +190,6 @@ def _states_agree(a: Path, b: Path) -> bool:
     )
 
 
-def _without_times(path: Path) -> list[dict[str, float]]:
-    return [{name: value for name, value in entry.items() if name != "seconds"} for entry in read_metrics(path)]
-
-
 @pytest.mark.parametrize("target", [None, 0.0], ids=["to the end", "stopped early"])
 def test_an_extended_run_is_the_longer_run(target: float | None, tmp_path: Path) -> None:
     short, long = (create(tmp_path / str(n), tiny(steps=n, target=target, lr=1e-2)) for n in (8, 20))
@@ -192,7 +200,7 @@ def test_an_extended_run_is_the_longer_run(target: float | None, tmp_path: Path)
         training.train(path, Silent())
     assert load(short)[0] == load(long)[0]
     assert _states_agree(short, long)
-    assert _without_times(short) == _without_times(long)
+    assert metrics_without_times(short) == metrics_without_times(long)
     ends = [read_summary(path) or {} for path in (short, long)]
     times = "seconds", "tokens_per_second"
     assert [{k: v for k, v in end.items() if k not in times} for end in ends[:1]] == [
