@@ -17,7 +17,7 @@ test: $(READY) check
 
 # What takes longer than ten minutes on two cores together with the rest.
 test-all: test
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n auto --dist loadfile -m slow
 
 # Cases of everything that comes from outside, 3,500 of each kind; the tests run some of them.
 fuzz: $(READY)

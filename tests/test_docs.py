@@ -44,6 +44,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in EVERY_PAGE if code_of(page)], **by_name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     done = run(page, tmp_path)

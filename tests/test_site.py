@@ -113,6 +113,7 @@ def test_every_page_can_be_found_from_the_front_page(site: Path) -> None:
     assert {page for page in pages - menu - generated if not page.startswith("playground/")} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_has_an_example_that_runs(package: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.support.examples", package]
