@@ -27,6 +27,8 @@ Method = Literal["DelaySSM, suggested delays", "DelaySSM, delays on a grid", "Di
 METHODS: tuple[Method, ...] = (
     "NLMS", "short NLMS", "DelaySSM, suggested delays", "DelaySSM, delays on a grid", "DiagonalSSM",
 )  # fmt: skip
+#: Number of the first path. Path 0 is the one that the settings below were chosen with.
+FIRST = 1
 #: Distance in samples within which a learned delay counts as that of an echo.
 CLOSE = 4
 #: Range of the systems' step sizes at the start: they remember one sample to some twenty, as filters of echoes do.
@@ -98,8 +100,7 @@ class EchoPaths(Kept[Cancelling]):
     def points(self) -> list[Cancelling]:
         sizes = self.taps, self.echoes, self.signals, self.length
         points = []
-        paths = range(1, self.paths + 1)  # path 0 is the one that the settings above were chosen with
-        for path, near, method in product(paths, self.nears, METHODS):
+        for path, near, method in product(range(FIRST, FIRST + self.paths), self.nears, METHODS):
             if "NLMS" in method:
                 training = self.filter_passes, self.channels, self.states, self.step_sizes
             else:
@@ -128,7 +129,7 @@ class EchoPaths(Kept[Cancelling]):
             distances = [min(abs(delay - echo) for delay in found.delays) for echo in path.delays]
             readings["found"] = float(np.mean([distance <= CLOSE for distance in distances]))
             readings |= {f"delay {i}": delay for i, delay in enumerate(found.delays)}
-        if point.path == 0 and point.near == self.nears[0]:
+        if point.path == FIRST and point.near == self.nears[0]:
             readings |= {
                 f"response {t}": round(float(value), 5) for t, value in enumerate(found.response[: point.taps])
             }
@@ -158,7 +159,7 @@ class EchoPaths(Kept[Cancelling]):
     def _picture(self, results: Mapping[Method, Readings]) -> bytes:
         """Return the true response of the first path and those that were found, with the learned delays."""
         figure, axes = panels(1 + len(results), width=8, height=1.5, columns=1)
-        true = EchoPath.draw(self.echoes, self.taps, 0)
+        true = EchoPath.draw(self.echoes, self.taps, FIRST)
         _draw(axes[0], true.response(self.taps), list(map(float, true.delays)), "the echo path")
         for axis, (method, readings) in zip(axes[1:], results.items(), strict=True):
             response = np.array([v for key, v in readings.items() if key.startswith("response ")])
