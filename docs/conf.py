@@ -14,8 +14,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Bytes above which a picture is reduced to 64 colours.
-LARGE = 100_000
+#: Bytes above which a picture is reduced to 64 colours, and to a width of two pixels for each one of the page.
+LARGE, WIDEST = 50_000, 1500
 
 project = "delayssm"
 author = "the delayssm contributors"
@@ -94,7 +94,9 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
     for path in Path(app.outdir, "_images").glob("*.png"):
         if path.stat().st_size > LARGE:
             with Image.open(path) as picture:  # of which maps of colours need no more
-                picture.convert("RGB").quantize(64).save(path, optimize=True)
+                smaller = picture.convert("RGB")
+                smaller.thumbnail((WIDEST, picture.height))
+                smaller.quantize(64).save(path, optimize=True)
     playground = ROOT / "docs" / "playground"
     if failure is None and playground.exists():
         shutil.copytree(playground, Path(app.outdir) / "docs" / "playground", dirs_exist_ok=True)
