@@ -66,6 +66,7 @@ print(error(padded[0], model(tokens, [40, 30])) <= 1e-6, error(padded[1], model(
 """
 
 
+@pytest.mark.slow
 def test_compiled_models_equal_eager_ones() -> None:
     """Compile in another process, without the shape checks of this one. `fullgraph` forbids graph breaks."""
     compiler = "inductor" if shutil.which("g++") else "aot_eager"  # which traces as much and generates nothing

@@ -167,6 +167,7 @@ def test_prompt_speed(tmp_path: Path) -> None:
     assert rows[1][4] == f"{seconds[1] / seconds[-1]:.2f}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_export_speed(tmp_path: Path) -> None:
     stacks = (

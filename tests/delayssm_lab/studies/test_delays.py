@@ -48,6 +48,7 @@ def test_half_of_the_channels_are_placed() -> None:
         )
 
 
+@pytest.mark.slow
 def test_suggested_delays(tmp_path: Path) -> None:
     placed = replace(tiny(DS4D.with_layer(delays=[10.0] * 8)), label=LABEL)
     contests = [(Contest(run, rates=(1e-3,), seeds=(0, 1)),) for run in (placed, tiny())]
@@ -57,6 +58,7 @@ def test_suggested_delays(tmp_path: Path) -> None:
     assert [row[0] for row in table_rows(content["rates.md"])[2:]] == [LABEL]
 
 
+@pytest.mark.slow
 def test_separate_rates(tmp_path: Path) -> None:
     labels = {run.model_label for run in small_runs()}
     assert len(labels) == len({(run.training, run.model) for run in small_runs()}) == 5

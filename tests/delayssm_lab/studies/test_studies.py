@@ -133,6 +133,7 @@ def _contest(model: Spec = DS4D, **settings: object) -> Contest:
     return Contest(tiny(model, **settings), rates=(1e-3, 1e-2), seeds=(0, 1))
 
 
+@pytest.mark.slow
 def test_mechanism(places: Places) -> None:
     contest, full = _contest(), tiny(seed=3)
     content = make_at(Mechanism(contests=(contest,), full_size=(full,), samples=20), places)
@@ -174,6 +175,7 @@ def test_ablations_change_what_they_say_and_nothing_else(kind: str, n_ssm: int |
     assert float(ssm.delays().min()) > 1  # the original is unchanged
 
 
+@pytest.mark.slow
 def test_impulse_responses(places: Places) -> None:
     contests = _contest(), _contest(S4D)
     content = make_at(ImpulseResponses(contests=contests, full_size=(tiny(seed=3),)), places)
@@ -188,6 +190,7 @@ def test_impulse_responses(places: Places) -> None:
     assert 0 <= peaks[0] <= peaks[-1] < s4d.task.max_length
 
 
+@pytest.mark.slow
 def test_synthetic_has_its_runs_above_the_papers(places: Places) -> None:
     study = Synthetic((_contest(), _contest(LSTM)))
     content = make_at(study, places)
