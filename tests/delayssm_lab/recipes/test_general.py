@@ -185,6 +185,7 @@ def test_batch_statistics_survive_an_interruption(tmp_path: Path) -> None:
     assert resumed == expected
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data", "one_thread")
 @pytest.mark.parametrize(("task", "norm"), [(Text(30), "batch"), (BIDMC("HR", every=40), "layer")])
 def test_two_processes_end_as_one(task: AnyTask, norm: Norm, tmp_path: Path) -> None:

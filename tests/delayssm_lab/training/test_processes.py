@@ -84,6 +84,7 @@ for stop in (6, 12):  # to the middle, and from its checkpoint to the end
 """
 
 
+@pytest.mark.slow
 def test_a_sharded_model_trains_as_a_whole_one(tmp_path: Path) -> None:
     script = tmp_path / "sharded.py"
     script.write_text(SHARDED)

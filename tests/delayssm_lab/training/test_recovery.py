@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole, killed = (create(tmp_path / name, tiny(**LONG)) for name in ("whole", "killed"))
     process = start("-m", "delayssm_lab.training.worker", whole)

@@ -38,6 +38,7 @@ def _check(outcomes: Sequence[Outcome], runs: Sequence[Run], root: Path) -> None
             assert outcome.summary["steps"] == 12
 
 
+@pytest.mark.slow
 def test_a_pool_finishes_all_but_the_failing_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runs = _runs()
     _check(sweep(runs, tmp_path, workers=2), runs, tmp_path)
