@@ -91,6 +91,13 @@ class Real:
         value = b.select(b.fcmp_ordered("<", self.value, low), low, self.value)
         return Real(b, b.select(b.fcmp_ordered(">", value, high), high, value))
 
+    def flushed(self, bound: float) -> Real:
+        """Return 0 for numbers between -bound and bound, and others as they are; NaN stays NaN."""
+        b, value = self.builder, self.value
+        above = b.fcmp_unordered(">", value, self._constant(bound))
+        below = b.fcmp_unordered("<", value, self._constant(-bound))
+        return Real(b, b.select(b.or_(above, below), value, self._constant(0.0)))
+
     def total(self) -> Any:
         """Return the sum over all lanes, one number."""
         b, value = self.builder, self.value

@@ -57,15 +57,19 @@ def selective_scan(
     delta_softplus: bool = False,
 ) -> Float[Tensor, "B D L"]:
     """Return the output of the scan, with the softplus of dt, the skip D and the gate z around it."""
+    # Channels next to each other in memory, as they are in all inputs but u: where layouts differ, torch is slow.
+    u, dt, B, C = (t.transpose(1, 2) for t in (u, dt, B, C))
+    u = u.contiguous()
     if delta_bias is not None:
-        dt = dt + delta_bias.unsqueeze(-1)
+        dt = dt + delta_bias
     if delta_softplus:
         dt = F.softplus(dt)
-    y: Tensor = _Scan.apply(*(t.transpose(1, 2) for t in (u, dt)), A, *(t.transpose(1, 2) for t in (B, C)))  # type: ignore[no-untyped-call]
-    y = y.transpose(1, 2)
+    y: Tensor = _Scan.apply(u, dt, A, B, C)  # type: ignore[no-untyped-call]
     if D is not None:
-        y = y + u * D.unsqueeze(-1)
-    return y if z is None else y * F.silu(z)
+        y = y + u * D
+    if z is not None:
+        y = y * F.silu(z.transpose(1, 2))
+    return y.transpose(1, 2)
 
 
 @contextmanager

@@ -56,3 +56,24 @@ def test_their_scan_is_put_back_after_an_error() -> None:
     with pytest.raises(IndexError):
         model(torch.full((1, 3), 99))
     assert modeling_mamba.mamba_selective_scan is before
+
+
+@pytest.mark.parametrize("broken", range(5))
+def test_nan_is_not_hidden(broken: int) -> None:
+    inputs = [torch.ones(1, 2, 3), torch.ones(1, 2, 3), -torch.ones(2, 4), torch.ones(1, 4, 3), torch.ones(1, 4, 3)]
+    inputs[broken].view(-1)[0] = torch.nan
+    inputs = [t.requires_grad_() for t in inputs]
+    y = selective_scan(*inputs)
+    assert y.isnan().any()
+    y.sum().backward()
+    assert any(t.grad is not None and t.grad.isnan().any() for t in inputs)
+
+
+def test_gradients_of_answers_long_after_the_inputs_are_zero_and_not_a_surprise() -> None:
+    inputs = [torch.ones(1, 2, 300), torch.ones(1, 2, 300), -torch.ones(2, 4), *torch.ones(2, 1, 4, 300)]
+    inputs = [t.requires_grad_() for t in inputs]
+    selective_scan(*inputs)[..., -1].sum().backward()
+    gradient = inputs[0].grad
+    assert gradient is not None
+    times = torch.arange(299, -1, -1).double()
+    torch.testing.assert_close(gradient[0, 0].double(), 4 * (-times).exp(), atol=1e-24, rtol=1e-5)
