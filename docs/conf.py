@@ -25,7 +25,7 @@ version = release = version_of(project)
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.linkcode", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The root of the repository is the source, so that links between pages are the same here and on a code host.
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/reference/*.md", "docs/tutorials/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/reference/*.md", "docs/results/*.md", "docs/tutorials/*.md"]
 exclude_patterns = [".*", "README.md", "build", "data", "docs/playground", "results", "runs", "src", "tests"]
 html_additional_pages = {"index": "to_front_page.html"}
 

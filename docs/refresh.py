@@ -14,7 +14,8 @@ from pathlib import Path
 from delayssm_lab.measure import roofline
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "gpu.md", ROOT / "BENCHMARKS.md"
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+PAGES = ROOT / "README.md", *RESULTS, ROOT / "docs" / "gpu.md", ROOT / "BENCHMARKS.md"
 ENCLOSURE = re.compile(r"(<!-- (results/[\w./-]+|delayssm_lab\.measure\.roofline) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

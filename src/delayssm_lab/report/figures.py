@@ -124,7 +124,16 @@ def forecasts(true: NDArray[np.float64], predicted: NDArray[np.float64], ahead: 
 
 
 def _trajectories(cell: Cell) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the steps of all evaluations, and the metric (seeds, steps) there; NaN where a run was not evaluated."""
+    """Return the steps of all evaluations, and the metric (seeds, steps) there.
+
+    A run that has ended early, because its task was solved, keeps its last value. One that is still going on, or was
+    not evaluated at a step, has NaN there.
+    """
     curves = [dict(record.curve()) for record in cell.records]
     steps = sorted({step for curve in curves for step in curve})
-    return steps, np.array([[curve.get(step, np.nan) for step in steps] for curve in curves])
+    values = np.full((len(curves), len(steps)), np.nan)
+    for row, record, curve in zip(values, cell.records, curves, strict=True):
+        last = max(curve)
+        after = curve[last] if record.finished else np.nan
+        row[:] = [after if step > last else curve.get(step, np.nan) for step in steps]
+    return steps, values

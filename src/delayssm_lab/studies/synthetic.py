@@ -86,18 +86,22 @@ class Synthetic(Study):
         ]
 
     def _rates(self, find: Finder) -> str:
-        """Return a table of the best accuracies in the screening, a row for each model and learning rate."""
+        """Return a table of the best metrics in the screening; bold ones are at the rates that were chosen."""
         results = group(self._screening(find))
-        accuracies = {
-            (record.run.model_label, record.run.training.lr, record.run.task.label): record.best
-            for record in results.records
-        }
+        chosen = {_place(run) for contest in self.contests for run in contest.finals(find)[:1]}
+        texts = {_place(record.run): f"{record.best:.2f}" for record in results.records}
+        cells = {place: f"**{text}**" if place in chosen else text for place, text in texts.items()}
         rows = []
         for model in results.models:
-            for rate in sorted({rate for other, rate, _ in accuracies if other == model}):
-                cells = (accuracies.get((model, rate, task)) for task in results.tasks)
-                rows.append([model, f"{rate:g}", *("" if cell is None else f"{cell:.2f}" for cell in cells)])
+            for rate in sorted({rate for other, rate, _ in cells if other == model}):
+                row = (cells.get((model, rate, task), "") for task in results.tasks)
+                rows.append([model, f"{rate:g}", *row])
         return tables.markdown(["model", "learning rate", *results.tasks], rows)
+
+
+def _place(run: Run) -> tuple[str, float, str]:
+    """Return the row and column of a run in the table of learning rates."""
+    return run.model_label, run.training.lr, run.task.label
 
 
 def paper_runs() -> tuple[Run, ...]:
@@ -144,8 +148,5 @@ def comparison(results: Results, source: str) -> str:
 
 
 def cell_text(cell: Cell | None) -> str:
-    """Return the accuracy with the number of seeds and the learning rate."""
-    if cell is None:
-        return ""
-    seeds = len(cell.records)
-    return f"{page.cell_text(cell)} ({seeds} {'seed' if seeds == 1 else 'seeds'}, lr {cell.lr:g})"
+    """Return mean ± standard deviation over seeds, without the latter if there is one seed; nothing without any."""
+    return "" if cell is None else page.cell_text(cell)

@@ -128,6 +128,19 @@ def test_a_model_that_is_labelled_by_its_name_is_that_model() -> None:
     assert labels == ["chance level", "DS4D"]
 
 
+def test_runs_that_ended_early_keep_their_last_value_in_curves() -> None:
+    solved = [{"step": 4, "accuracy": 0.9}, {"step": 8, "accuracy": 1.0}]
+    failed = [*({"step": step, "accuracy": 0.1} for step in (4, 8, 12))]
+    runs = [(tiny(), solved), (tiny(seed=1), solved), (tiny(seed=2), failed)]
+    summary = {"seconds": 1.0}
+    middle = []
+    for end in (summary, None):
+        records = [Record(run, {}, "", metrics, end, [], [], []) for run, metrics in runs]  # type: ignore[arg-type]
+        (axis,) = figures.learning_curves(group(records)).axes
+        middle.append([float(value) for value in np.asarray(axis.get_lines()[1].get_ydata())])
+    assert middle == [[0.9, 1.0, 1.0], [0.9, 1.0, 0.1]]  # the second as if the solved ones were still going on
+
+
 def test_variants_are_told_apart() -> None:
     longer = replace(tiny(steps=24), seed=1)
     other_task = replace(tiny(), task=replace(TASK, lags=(5, 8)))

@@ -49,9 +49,8 @@ def test_recall_in_part_and_then_whole(tmp_path: Path) -> None:
     head, _, chance, *rows = table_rows(content["table.md"])
     assert head == ["model", PAIRS.label, PLACES.label]
     assert chance == ["chance level", "0.17", "0.25"]
-    assert [[cell[-18:] for cell in row] for row in rows] == [
-        ["LSTM", "(1 seed, lr 0.001)", ""], [HYBRID.family[-18:], "", "(1 seed, lr 0.001)"],
-    ]  # fmt: skip
+    assert [[cell != "" for cell in row] for row in rows] == [[True, True, False], [True, False, True]]
+    assert [row[0] for row in rows] == ["LSTM", HYBRID.family]
 
     layers = make_at(RecallLayers((hybrid,), others=(lstm,)), places)  # nothing is left to train
     assert set(layers) == set(content)
@@ -75,6 +74,6 @@ def test_the_table_has_a_row_for_each_model() -> None:
     assert head == ["model", PAIRS.label, PLACES.label]
     assert rows == [
         ["chance level", "0.17", "0.25"],
-        ["LSTM", "0.50 (1 seed, lr 0.001)", ""],
-        ["DS4D, convolution of 2, 1 delta head", "", "0.50 (1 seed, lr 0.001)"],
+        ["LSTM", "0.50", ""],
+        ["DS4D, convolution of 2, 1 delta head", "", "0.50"],
     ]
