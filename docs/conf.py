@@ -14,7 +14,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Bytes above which a picture is reduced to 64 colours, and to a width of two pixels for each one of the page.
+#: Bytes above which a picture is reduced to 256 colours, and to a width of two pixels for each one of the page.
 LARGE, WIDEST = 50_000, 1500
 
 project = "delayssm"
@@ -90,16 +90,19 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def finish(app: Sphinx, failure: Exception | None) -> None:
-    """Copy the pages that are no part of the generator's work, and make large pictures light."""
+    """Copy the playground, with a link back to these pages, and make large pictures light."""
     for path in Path(app.outdir, "_images").glob("*.png"):
         if path.stat().st_size > LARGE:
-            with Image.open(path) as picture:  # of which maps of colours need no more
+            with Image.open(path) as picture:
                 smaller = picture.convert("RGB")
                 smaller.thumbnail((WIDEST, picture.height))
-                smaller.quantize(64).save(path, optimize=True)
+                smaller.quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     playground = ROOT / "docs" / "playground"
     if failure is None and playground.exists():
-        shutil.copytree(playground, Path(app.outdir) / "docs" / "playground", dirs_exist_ok=True)
+        copied = Path(shutil.copytree(playground, Path(app.outdir) / "docs" / "playground", dirs_exist_ok=True))
+        menu = '<nav aria-label="Playground">\n'
+        for page in copied.glob("*.html"):
+            page.write_text(page.read_text().replace(menu, f'{menu}<a href="../index.html">Documentation</a>\n'))
 
 
 def setup(app: Sphinx) -> None:
