@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("targets", nargs="*", default=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--cases", type=int, default=3500, help="cases of each target")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--as-found", action="store_true", help="do not look for smaller cases of a failure")
     arguments = parser.parse_args()
     if unknown := set(arguments.targets) - set(TARGETS):
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
@@ -31,7 +32,8 @@ def main() -> None:
         start = time.monotonic()
         answers, sending = multiprocessing.Pipe(duplex=False)
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=in_a_process, args=(target, arguments.cases, arguments.seed, sending))
+        passed = target, arguments.cases, arguments.seed, not arguments.as_found, sending
+        process = context.Process(target=in_a_process, args=passed)
         process.start()
         process.join()
         took = f"{time.monotonic() - start:.0f} s"

@@ -37,6 +37,6 @@ def fuzz(target: str, cases: int, number: int, shrink: bool = False) -> Counter[
     return outcomes
 
 
-def in_a_process(target: str, cases: int, number: int, answers: Connection) -> None:
+def in_a_process(target: str, cases: int, number: int, shrink: bool, answers: Connection) -> None:
     """Run cases of one target, and send the outcomes to another process."""
-    answers.send(fuzz(target, cases, number, shrink=True))
+    answers.send(fuzz(target, cases, number, shrink))

@@ -68,7 +68,7 @@ def test_fuzzing_finds_it(fault: str, tmp_path: Path) -> None:
     assert text.count(before) == 1
     path.write_text(text.replace(before, after))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", "--cases", "2000", target],
+        [sys.executable, "-m", "tests.fuzz", "--cases", "2000", "--as-found", target],
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
