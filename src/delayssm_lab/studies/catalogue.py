@@ -32,7 +32,7 @@ from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates
 from delayssm_lab.studies.speech import Speech
 from delayssm_lab.studies.stability import Stability
-from delayssm_lab.studies.suggested import SuggestedDelays
+from delayssm_lab.studies.suggested import SuggestedAtPaperScale, SuggestedDelays
 from delayssm_lab.studies.synthetic import PaperScale, Synthetic
 from delayssm_lab.study import Study
 
@@ -92,6 +92,7 @@ def experiments() -> tuple[Study, ...]:
         Recall(),
         RecallLayers(),
         PaperScale(),
+        SuggestedAtPaperScale(),
         Mechanism(),
         ImpulseResponses(),
         General(),

@@ -1,8 +1,8 @@
-"""DS4D with delays suggested by training samples, beside all other models on the delayed-memory tasks."""
+"""DS4D with delays suggested by training samples, beside other models on the delayed-memory tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,13 +10,13 @@ import torch
 from delayssm.layers.layer import DS4DConfig
 from delayssm.suggestion import DelayEvidence, delay_evidence, place_delays
 from delayssm_lab.models.specs import StateSpaceSpec
-from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName, preset
+from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName, grid, preset
 from delayssm_lab.report import figures, page, tables
 from delayssm_lab.report.collect import Results, group
 from delayssm_lab.report.drawing import panels, png
 from delayssm_lab.studies.contest import SMALL, Contest
-from delayssm_lab.studies.synthetic import Synthetic, small_contests
-from delayssm_lab.studies.trained import of_this_code, records_of
+from delayssm_lab.studies.synthetic import PAPER, Synthetic, small_contests
+from delayssm_lab.studies.trained import Shelf, Trained, of_this_code, records_of
 from delayssm_lab.study import File, Places
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.task import Split
@@ -37,6 +37,11 @@ LAGS: dict[TaskName, tuple[int, ...]] = {
     "weighted-sum-variable": (11, 4, 7, 136, 134, 135, 133, 5, 137, 132),
 }
 
+#: What `evidence` finds in 512 samples of copying with a variable delay at the paper's size.
+PAPER_LAGS = 1048, 1056, 1050, 1053, 1049, 1055, 1052, 1051, 1054, 1047, 1046
+#: Learning rate of the runs at the paper's size.
+PAPER_RATE = 1e-3
+
 
 def evidence(task: DelayedMemory, samples: int = SAMPLES) -> DelayEvidence:
     """Return what the first training samples of a task say about delays."""
@@ -50,16 +55,26 @@ def suggested_contests() -> tuple[Contest, ...]:
 
     The first one decides p: it is the paper's branch fraction on copying with a variable delay.
     """
-    paper = Contest(_suggested("copy-variable", 0.1, f"{LABEL}, p 0.1"))
-    return paper, *(Contest(_suggested(task, BRANCH_FRACTION, LABEL)) for task in TASKS)
+    settings: list[tuple[TaskName, float, str]] = [("copy-variable", 0.1, f"{LABEL}, p 0.1")]
+    settings += [(task, BRANCH_FRACTION, LABEL) for task in TASKS]
+    return tuple(
+        Contest(_suggested(preset(task, "ds4d", "small"), LAGS[task], p, label)) for task, p, label in settings
+    )
 
 
-def _suggested(task: TaskName, branch_fraction: float, label: str) -> Run:
-    run = preset(task, "ds4d", "small")
+def paper_runs() -> tuple[Run, ...]:
+    """Return copying with a variable delay at the paper's size, with suggested delays."""
+    run = preset("copy-variable", "ds4d", "paper")
+    run = replace(run, training=replace(run.training, lr=PAPER_RATE))
+    return (_suggested(run, PAPER_LAGS, BRANCH_FRACTION, LABEL),)
+
+
+def _suggested(run: Run, lags: Sequence[int], branch_fraction: float, label: str) -> Run:
+    """Return a run of DS4D with half of its delays at some lags."""
     assert isinstance(run.model, StateSpaceSpec)
     layer = run.model.layer
     assert isinstance(layer, DS4DConfig)
-    delays = place_delays(LAGS[task], layer.max_delay, layer.d_model).tolist()
+    delays = place_delays(lags, layer.max_delay, layer.d_model).tolist()
     return replace(run, model=run.model.with_layer(delays=delays, branch_fraction=branch_fraction), label=label)
 
 
@@ -91,6 +106,25 @@ class SuggestedDelays(Synthetic):
             evidence(task, self.samples).draw(axis)
             axis.set_title(task.label)
         return png(figure)
+
+
+@dataclass(frozen=True)
+class SuggestedAtPaperScale(Trained):
+    """Validation accuracy with suggested delays at the paper's size, beside DS4D on a grid and S4D."""
+
+    name = "suggested-at-paper-scale"
+    title = "DS4D with suggested delays, copying with a variable delay at the paper's size"
+
+    runs: tuple[Run, ...] = field(default_factory=paper_runs)
+    shelf: Shelf = PAPER
+    others: tuple[Run, ...] = field(
+        default_factory=lambda: tuple(grid(["copy-variable"], ["ds4d", "s4d"], "paper", [PAPER_RATE]))
+    )
+
+    def files(self, places: Places) -> Iterable[File]:
+        results = group([*self.records(places), *records_of(self.shelf, self.others, of_this_code(places))])
+        yield "table.md", _table(results).encode()
+        yield "curves.png", png(figures.learning_curves(results))
 
 
 def _table(results: Results) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from delayssm.layers.delay_ssm import DelaySSM
-from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName
+from delayssm_lab.recipes.delayed import MEMORIES, SMALL_MEMORIES, TASKS, TaskName, preset
 from delayssm_lab.studies.contest import Contest
 from delayssm_lab.studies.descent import Descent, correlated, respond, wide_kernel, width_at
 from delayssm_lab.studies.initialisation import (
@@ -23,7 +23,17 @@ from delayssm_lab.studies.initialisation import (
 )
 from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates, small_runs
-from delayssm_lab.studies.suggested import LABEL, LAGS, SuggestedDelays, evidence, suggested_contests
+from delayssm_lab.studies.suggested import (
+    LABEL,
+    LAGS,
+    PAPER_LAGS,
+    SuggestedAtPaperScale,
+    SuggestedDelays,
+    evidence,
+    paper_runs,
+    suggested_contests,
+)
+from delayssm_lab.studies.trained import Shelf
 from delayssm_lab.study import Places
 from delayssm_lab.training.run import Run
 from tests.support.runs import DS4D, TASK, tiny
@@ -56,6 +66,21 @@ def test_suggested_delays(tmp_path: Path) -> None:
     assert set(content) == {"table.md", "rates.md", "curves.png", "evidence.png", "about.json"}
     assert [row[0] for row in table_rows(content["table.md"])[2:]] == [LABEL]  # the others were not trained
     assert [row[0] for row in table_rows(content["rates.md"])[2:]] == [LABEL]
+
+
+@pytest.mark.slow
+def test_samples_show_the_lags_of_the_paper() -> None:
+    assert evidence(MEMORIES["copy-variable"], 512).lags == PAPER_LAGS
+    assert sorted(PAPER_LAGS) == list(range(1014 + 32, 1024 + 32 + 1))
+
+
+def test_suggested_delays_at_the_papers_size(tmp_path: Path) -> None:
+    (run,) = paper_runs()
+    assert run.parameters() == preset("copy-variable", "ds4d", "paper").parameters()
+    placed = replace(tiny(DS4D.with_layer(delays=[10.0] * 8)), label=LABEL)
+    content = make(SuggestedAtPaperScale((placed,), Shelf("tiny"), (tiny(),)), tmp_path)
+    assert set(content) == {"table.md", "curves.png", "about.json"}
+    assert [row[0] for row in table_rows(content["table.md"])[2:]] == [LABEL]
 
 
 @pytest.mark.slow
