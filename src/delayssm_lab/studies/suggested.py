@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +13,7 @@ from delayssm.suggestion import DelayEvidence, delay_evidence, place_delays
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName, grid, preset
 from delayssm_lab.report import figures, page, tables
-from delayssm_lab.report.collect import Results, group
+from delayssm_lab.report.collect import Cell, Results, group
 from delayssm_lab.report.drawing import panels, png
 from delayssm_lab.studies.contest import SMALL, Contest
 from delayssm_lab.studies.synthetic import PAPER, Synthetic, small_contests
@@ -96,6 +97,7 @@ class SuggestedDelays(Synthetic):
         results = group([*self._finals(find), *records_of(SMALL, others, find)])
         yield "rates.md", self._rates(find).encode()
         yield "table.md", _table(results).encode()
+        yield "margins.md", margins(results).encode()
         yield "curves.png", png(figures.learning_curves(results))
         yield "evidence.png", self._picture()
 
@@ -132,3 +134,31 @@ def _table(results: Results) -> str:
     cells = {key: page.cell_text(cell) for key, cell in results.cells.items()}
     rows = [[model, *(cells.get((task, model), "") for task in results.tasks)] for model in results.models]
     return tables.markdown(["model", *results.tasks], rows)
+
+
+def margins(results: Results) -> str:
+    """Return how far suggested delays are ahead of the grid and of the best baseline, with standard errors."""
+    baselines = [model for model in results.models if not model.startswith("DS4D")]
+    rows = []
+    for task in results.tasks:
+        suggested, grid = (results.cells.get((task, model)) for model in (LABEL, "DS4D"))
+        others = {model: results.cells[task, model] for model in baselines if (task, model) in results.cells}
+        if suggested is None:
+            continue
+        row = [task, page.cell_text(suggested), "" if grid is None else _margin(suggested, grid)]
+        if others:
+            best = max(others, key=lambda model: others[model].mean)
+            row += [f"{best}, {page.cell_text(others[best])}", _margin(suggested, others[best])]
+        rows.append([*row, *[""] * (5 - len(row))])
+    return tables.markdown(
+        ["task", "suggested delays", "ahead of the grid by", "best baseline", "ahead of it by"], rows
+    )
+
+
+def _margin(cell: Cell, other: Cell) -> str:
+    """Return the difference of two means with its standard error, if both have several seeds."""
+    difference = f"{cell.mean - other.mean:+.2f}"
+    if cell.std is None or other.std is None:
+        return difference
+    error = math.sqrt(cell.std**2 / len(cell.records) + other.std**2 / len(other.records))
+    return f"{difference} ± {error:.2f}"

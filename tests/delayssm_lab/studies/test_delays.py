@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm_lab.recipes.delayed import MEMORIES, SMALL_MEMORIES, TASKS, TaskName, preset
+from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.studies.contest import Contest
 from delayssm_lab.studies.descent import Descent, correlated, respond, wide_kernel, width_at
 from delayssm_lab.studies.initialisation import (
@@ -30,6 +32,7 @@ from delayssm_lab.studies.suggested import (
     SuggestedAtPaperScale,
     SuggestedDelays,
     evidence,
+    margins,
     paper_runs,
     suggested_contests,
 )
@@ -63,9 +66,20 @@ def test_suggested_delays(tmp_path: Path) -> None:
     placed = replace(tiny(DS4D.with_layer(delays=[10.0] * 8)), label=LABEL)
     contests = [(Contest(run, rates=(1e-3,), seeds=(0, 1)),) for run in (placed, tiny())]
     content = make(SuggestedDelays(*contests, tasks=(TASK,), samples=64), tmp_path)
-    assert set(content) == {"table.md", "rates.md", "curves.png", "evidence.png", "about.json"}
+    assert set(content) == {"table.md", "margins.md", "rates.md", "curves.png", "evidence.png", "about.json"}
     assert [row[0] for row in table_rows(content["table.md"])[2:]] == [LABEL]  # the others were not trained
     assert [row[0] for row in table_rows(content["rates.md"])[2:]] == [LABEL]
+
+
+def test_margins_have_the_standard_error_of_a_difference() -> None:
+    def cell(*best: float) -> Cell:
+        return Cell(tuple(SimpleNamespace(best=value, finished=True) for value in best), (1e-3,))
+
+    cells = {(TASK.label, LABEL): cell(0.8, 0.9, 1.0), (TASK.label, "DS4D"): cell(0.5, 0.6, 0.7)}
+    cells |= {(TASK.label, "S4D"): cell(0.95), (TASK.label, "LSTM"): cell(0.1, 0.2)}
+    results = Results([], {TASK.label: TASK}, ["LSTM", "S4D", "DS4D", LABEL], cells, [], {})
+    (row,) = table_rows(margins(results).encode())[2:]
+    assert row == [TASK.label, "0.90 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
 
 
 @pytest.mark.slow
