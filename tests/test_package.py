@@ -46,9 +46,10 @@ def _run(code: str, directory: Path | None = None, **environment: str) -> subpro
 
 def test_public_names() -> None:
     assert sorted(delayssm.__all__) == [
-        "Block", "Config", "DS4D", "DelayEvidence", "DelaySSM", "DiagonalSSM", "PairModel", "PooledModel", "Pretrained",
-        "Rule", "S4D", "SeriesModel", "Spans", "Stack", "Streaming", "TokenModel", "Tokens", "Values", "backend",
-        "check_finite", "delay_evidence", "keep_freed_memory", "match_width", "param_groups", "suggest_delays",
+        "Block", "Config", "DS4D", "DelayEvidence", "DelaySSM", "DeltaMemory", "DiagonalSSM", "PairModel",
+        "PooledModel", "Pretrained", "Rule", "S4D", "SeriesModel", "Spans", "Stack", "Streaming", "TokenModel",
+        "Tokens", "Values", "backend", "check_finite", "delay_evidence", "keep_freed_memory", "match_width",
+        "param_groups", "suggest_delays",
     ]  # fmt: skip
     assert all(hasattr(delayssm, name) for name in delayssm.__all__)
 

@@ -6,6 +6,7 @@ from delayssm.config import Config
 from delayssm.layers.block import Block
 from delayssm.layers.checks import check_finite
 from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.delta_memory import DeltaMemory
 from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm.layers.inputs import Tokens, Values
 from delayssm.layers.layer import DS4D, S4D
@@ -27,6 +28,7 @@ __all__ = [
     "Config",
     "DelayEvidence",
     "DelaySSM",
+    "DeltaMemory",
     "DiagonalSSM",
     "PairModel",
     "PooledModel",

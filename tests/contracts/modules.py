@@ -12,6 +12,7 @@ from delayssm import (
     S4D,
     Block,
     DelaySSM,
+    DeltaMemory,
     DiagonalSSM,
     PairModel,
     PooledModel,
@@ -34,11 +35,13 @@ MODULES: dict[str, Build] = {
     "DelaySSM, absorbed B": lambda: DelaySSM(H, 8, 30, init="inv", input="absorbed", branch_fraction=(0.05, 0.9)),
     "DelaySSM, shared dynamics": lambda: DelaySSM(H, 8, 30, n_ssm=2),
     "DiagonalSSM": lambda: DiagonalSSM(H, 8),
+    "DeltaMemory": lambda: DeltaMemory(H, heads=2, head_size=4),
     "DS4D": lambda: DS4D(H, 8, 30, dropout=0.1),
     "S4D": lambda: S4D(H, 8, dropout=0.1),
     "Block, pre-norm": lambda: Block(DS4D(H, 8, 30)),
     "Block, post-norm, batch": lambda: Block(DS4D(H, 8, 30), norm="batch", prenorm=False),
     "Block, S4D, batch": lambda: Block(S4D(H, 8), norm="batch"),
+    "Block, delta memory": lambda: Block(DeltaMemory(H, head_size=4, taps=1)),
     "Stack": lambda: Stack([Block(DS4D(H, 8, 30)), Block(S4D(H, 8)), Block(DS4D(H, 8, 12), prenorm=False)]),
 }
 BIDIRECTIONAL: dict[str, Build] = {

@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 import delayssm
-from delayssm import DS4D, S4D, Block, DelaySSM, DiagonalSSM
+from delayssm import DS4D, S4D, Block, DelaySSM, DeltaMemory, DiagonalSSM
 from delayssm.system.kernel import CONTOURS, Contour
 from tests.contracts.modules import BIDIRECTIONAL, MODULES, Build, H, every_module, make
 from tests.support.numerics import relative_rms
@@ -77,10 +77,11 @@ def test_gradients_of_chunks_are_those_of_one_pass(build: Build, backend: str) -
         lambda: DelaySSM(2, 4, 8, dt_min=0.05, dt_max=0.5),
         lambda: DelaySSM(2, 4, 8, dt_min=0.05, dt_max=0.5, input="absorbed", bidirectional=True),
         lambda: DiagonalSSM(2, 4, dt_min=0.05, dt_max=0.5),
+        lambda: DeltaMemory(2, heads=2, head_size=2),
         lambda: Block(DS4D(2, 4, 8, dt_min=0.05, dt_max=0.5)),
         lambda: Block(S4D(2, 4, dt_min=0.05, dt_max=0.5), norm="batch", prenorm=False),
     ],
-    ids=["delay", "both directions", "diagonal", "block", "post-norm"],
+    ids=["delay", "both directions", "diagonal", "delta", "block", "post-norm"],
 )
 def test_gradcheck_of_every_parameter(build: Build, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Finite differences divide rounding by their step: take a contour that amplifies it less.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
 
-from delayssm import DS4D, Block, DelaySSM, DiagonalSSM, Stack, TokenModel
+from delayssm import DS4D, Block, DelaySSM, DeltaMemory, DiagonalSSM, Stack, TokenModel
 from tests.support.numerics import relative_rms
 
 H = 3
@@ -16,6 +16,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "DelaySSM": lambda: DelaySSM(H, 4, 9, dtype=torch.float64),
     "DelaySSM, bidirectional": lambda: DelaySSM(H, 4, 9, bidirectional=True, dtype=torch.float64),
     "DiagonalSSM": lambda: DiagonalSSM(H, 4, dtype=torch.float64),
+    "DeltaMemory": lambda: DeltaMemory(H, head_size=2, dtype=torch.float64),
     "Block": lambda: Block(DS4D(H, 4, 9, dtype=torch.float64)),
 }
 every_module = pytest.mark.parametrize("build", MODULES.values(), ids=MODULES.keys())

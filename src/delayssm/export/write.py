@@ -19,6 +19,7 @@ from delayssm.export import check
 from delayssm.export.examples import example
 from delayssm.export.graphs import Stream, sequences_of_constants, stream_of_constants
 from delayssm.layers.checks import check_whole
+from delayssm.layers.delta_memory import DeltaMemory
 from delayssm.layers.streaming import Streaming
 from delayssm.storage import files
 
@@ -120,6 +121,8 @@ def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
         raise ValueError(f"the name of the file must end in .onnx, not {Path(path).name!r}")
     if not isinstance(model, Streaming):
         raise ValueError(f"a {type(model).__name__} cannot be exported, but the sequence model inside it can")
+    if any(isinstance(module, DeltaMemory) for module in model.modules()):
+        raise ValueError("a model with a DeltaMemory cannot be written as ONNX; torch.export.export can export it")
     if model.training:
         raise ValueError("only a model in evaluation mode can be exported; call .eval() first")
     dtypes = {p.dtype for p in model.parameters()}

@@ -38,7 +38,7 @@ from delayssm.system.memory import History, Memory, Rings
 from delayssm.system.parameters import BOUND, Coefficients, PairedCoefficients
 from delayssm.system.recurrence import scan
 from delayssm.system.spans import take, without_padding
-from delayssm.system.state import State, same_module
+from delayssm.system.state import State
 
 #: A history of this many bytes a stream is worth its speed, even where rings take less.
 _SMALL_HISTORY = 1 << 24
@@ -330,20 +330,9 @@ class DiagonalSSM(Streaming[State]):
             raise RuntimeError("a bidirectional module needs the whole sequence and cannot stream; use forward")
 
     def _check_state(self, state: State, x: Tensor, system: PairedCoefficients | None = None) -> None:
-        if not same_module(state.ssm, self._identity):
-            raise ValueError("this state belongs to another module; make one with this module's init_state")
-        state.ssm = self._identity  # so that a pickled state is looked at only once
-        state.require_unspent()
-        check_rows(x, state.batch_size)
-        if state.position.device != x.device:
-            raise ValueError(
-                f"this state is on {state.position.device}, but x is on {x.device}; use state.to(x.device)"
-            )
         in_a_graph = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *self.parameters()))
-        if in_a_graph and state.max_length is not None:
-            raise RuntimeError(
-                "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state without one"
-            )
+        state.require_owner(self._identity, x.device, in_a_graph)
+        check_rows(x, state.batch_size)
         memory = state.memory
         if isinstance(memory, History):
             self._derived().require(memory)

@@ -116,3 +116,16 @@ def companion(channel: Channel, mode: int) -> Complex:
     for i in range(1, size):
         A[i, i - 1] = 1
     return A
+
+
+def delta_rule(q: Real, k: Real, v: Real, beta: Real) -> Real:
+    """Return y_t = S_t q_t for one head, with S_t = S_(t-1) + beta_t (v_t - S_(t-1) k_t) k_t^T and S_(-1) = 0.
+
+    q and k are (L, d), v and y are (L, e), beta is (L,).
+    """
+    S = np.zeros((v.shape[1], k.shape[1]))
+    y = np.zeros_like(v)
+    for t in range(len(v)):
+        S = S + beta[t] * np.outer(v[t] - S @ k[t], k[t])
+        y[t] = S @ q[t]
+    return y

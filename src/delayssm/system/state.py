@@ -252,6 +252,19 @@ class State(Streams):
                 "returned, or clone() the state before the call to branch"
             )
 
+    def require_owner(self, module: Identity, device: torch.device, in_a_graph: bool) -> None:
+        """Raise unless a module can go on with this state, for inputs on a device, with gradients or without."""
+        if not same_module(self.ssm, module):
+            raise ValueError("this state belongs to another module; make one with this module's init_state")
+        self.ssm = module  # so that a pickled state is looked at only once
+        self.require_unspent()
+        if self.position.device != device:
+            raise ValueError(f"this state is on {self.position.device}, but x is on {device}; use state.to(x.device)")
+        if in_a_graph and self.max_length is not None:
+            raise RuntimeError(
+                "a state with max_length has no gradients; wrap the call in torch.no_grad(), or use a state without one"
+            )
+
     def require_room(self, tokens: int, lengths: Tensor | None = None) -> None:
         """Raise if `lengths` more tokens per row, at most `tokens`, would make a stream longer than its bound."""
         if self.max_length is None or torch.compiler.is_compiling():

@@ -1,22 +1,19 @@
 """Delay layers with what they may lack for recall: experiments, which know whole sequences only.
 
-A layer whose kernel does not depend on its input cannot decide by content what to keep. Three additions, which can be
+A layer whose kernel does not depend on its input cannot decide by content what to keep. Two additions, which can be
 combined:
 
     short convolution    z_t = sum over i < taps of w_i x_(t-i) before the layer: a token meets the ones before it
     gate, H3's form      q_t * SSM(SSM(k) * v)_t instead of the layer, with q, k, v = linear(x): products of tokens
-    delta-rule heads     S_t = S_(t-1) + beta_t (v_t - S_(t-1) k_t) k_t^T, y_t = S_t q_t beside the layer: a memory that
-                         is written and read by content
 
-Both systems of the gate are delay systems and are computed by FFT. The delta rule is computed for all times at once.
+Both systems of the gate are delay systems and are computed by FFT. A third addition is part of the library:
+`delayssm.DeltaMemory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -57,57 +54,20 @@ class GatedDelay(nn.Module):
         return y
 
 
-class DeltaHeads(nn.Module):
-    """Heads that store values under keys by the delta rule, and read them by queries of unit length, as keys are."""
-
-    def __init__(self, d_model: int, heads: int, size: int) -> None:
-        super().__init__()
-        self.heads, self.size = heads, size
-        self.qkv = nn.Linear(d_model, 3 * heads * size, bias=False)
-        self.beta = nn.Linear(d_model, heads)
-        self.out = nn.Linear(heads * size, d_model, bias=False)
-
-    def forward(self, x: Float[Tensor, "B L H"]) -> Float[Tensor, "B L H"]:
-        """Return the outputs for a whole sequence."""
-        B, L, _ = x.shape
-        q, k, v = self.qkv(x).view(B, L, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
-        beta = torch.sigmoid(self.beta(x)).mT
-        read = delta_rule(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta)
-        y: Tensor = self.out(read.transpose(1, 2).flatten(2))
-        return y
-
-
-def delta_rule(
-    q: Float[Tensor, "B h L d"], k: Float[Tensor, "B h L d"], v: Float[Tensor, "B h L e"], beta: Float[Tensor, "B h L"]
-) -> Float[Tensor, "B h L e"]:
-    """Return y_t = S_t q_t with S_t = S_(t-1) + u_t k_t^T, u_t = beta_t (v_t - S_(t-1) k_t), S_0 = 0, for all t.
-
-    As S_t is the sum of u_s k_s^T over s <= t, the u solve a triangular system, u_t + beta_t sum over s < t of
-    (k_s . k_t) u_s = beta_t v_t, and y_t is the sum of (k_s . q_t) u_s over s <= t.
-    """
-    scaled = beta.unsqueeze(-1)
-    system = (scaled * (k @ k.mT)).tril(-1)
-    u = torch.linalg.solve_triangular(system, scaled * v, upper=False, unitriangular=True)
-    y: Tensor = (q @ k.mT).tril() @ u
-    return y
-
-
 class HybridBlock(nn.Module):
-    """x + layer(z) + heads(z), where z is the norm of x after the short convolution."""
+    """x + layer(z), where z is the norm of x after the short convolution."""
 
-    def __init__(self, layer: DS4DConfig, taps: int, gated: bool, heads: int, head_size: int) -> None:
+    def __init__(self, layer: DS4DConfig, taps: int, gated: bool) -> None:
         super().__init__()
         H = layer.d_model
         self.norm = nn.LayerNorm(H)
         self.convolution = ShortConvolution(H, taps) if taps > 1 else nn.Identity()
         self.layer = GatedDelay(layer.narrow(DelaySSMConfig)) if gated else layer.build()
-        self.heads = DeltaHeads(H, heads, head_size) if heads else None
 
     def forward(self, x: Float[Tensor, "B L H"]) -> Float[Tensor, "B L H"]:
         """Return the outputs for a whole sequence."""
-        z = self.convolution(self.norm(x))
-        y: Tensor = self.layer(z)
-        return x + y if self.heads is None else x + y + self.heads(z)
+        y: Tensor = x + self.layer(self.convolution(self.norm(x)))
+        return y
 
 
 class HybridModel(nn.Module):

@@ -80,6 +80,44 @@ class StateSpaceSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StackSpec:
+    """A stack of blocks of several kinds.
+
+    Args:
+        blocks: Configuration of each block.
+        family: Name of the model in tables.
+    """
+
+    width_multiple: ClassVar[int] = 1
+    blocks: tuple[BlockConfig, ...]
+    family: str
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise ValueError("a stack needs at least one block")
+
+    @property
+    def depth(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    @property
+    def d_model(self) -> int:
+        """Number of channels."""
+        width: int = self.blocks[0].layer.d_model  # type: ignore[attr-defined]
+        return width
+
+    def with_width(self, width: int) -> StackSpec:
+        """Return the same model with another width."""
+        blocks = (replace(block, layer=replace(block.layer, d_model=width)) for block in self.blocks)  # type: ignore[call-arg]
+        return replace(self, blocks=tuple(blocks))
+
+    def build(self, vocab_size: int, max_length: int) -> TokenModel:
+        """Return a model of tokens, freshly initialised."""
+        return TokenModel(vocab_size, StackConfig(self.blocks).build())
+
+
+@dataclass(frozen=True, kw_only=True)
 class HybridSpec:
     """A stack of DS4D layers with additions for recall, which `delayssm_lab.models.hybrid` explains.
 
@@ -88,8 +126,6 @@ class HybridSpec:
         layer: Configuration of the delay layer in each block.
         taps: Number of taps of the short convolution before each layer. 1 means that there is none.
         gated: Whether each layer is two delay systems with products before and after the second.
-        heads: Number of delta-rule heads beside each layer.
-        head_size: Number of channels of each head.
     """
 
     width_multiple: ClassVar[int] = 1
@@ -97,24 +133,18 @@ class HybridSpec:
     layer: DS4DConfig
     taps: int = 1
     gated: bool = False
-    heads: int = 0
-    head_size: int = 16
 
     def __post_init__(self) -> None:
         if self.layer.bidirectional:
             raise ValueError("the layer of a hybrid must see the past only; set bidirectional to False")
-        for name, least in (("depth", 1), ("taps", 1), ("heads", 0), ("head_size", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("depth", "taps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     @property
     def family(self) -> str:
         """Name of the model in tables."""
-        additions = (
-            f"convolution of {self.taps}" if self.taps > 1 else "",
-            "gated" if self.gated else "",
-            f"{self.heads} delta head{'' if self.heads == 1 else 's'}" if self.heads else "",
-        )
+        additions = (f"convolution of {self.taps}" if self.taps > 1 else "", "gated" if self.gated else "")
         return ", ".join(["DS4D", *filter(None, additions)])
 
     @property
@@ -128,7 +158,7 @@ class HybridSpec:
 
     def build(self, vocab_size: int, max_length: int) -> HybridModel:
         """Return the model, freshly initialised."""
-        blocks = (HybridBlock(self.layer, self.taps, self.gated, self.heads, self.head_size) for _ in range(self.depth))
+        blocks = (HybridBlock(self.layer, self.taps, self.gated) for _ in range(self.depth))
         return HybridModel(vocab_size, self.d_model, blocks)
 
 
@@ -270,8 +300,8 @@ class LlamaSpec(BaselineSpec):
         return TransformersModel(LlamaForCausalLM(config))
 
 
-Spec = StateSpaceSpec | LSTMSpec | MambaSpec | GPT2Spec | LlamaSpec | HybridSpec
-AnySpec = TypeVar("AnySpec", StateSpaceSpec, LSTMSpec, MambaSpec, GPT2Spec, LlamaSpec, HybridSpec)
+Spec = StateSpaceSpec | StackSpec | LSTMSpec | MambaSpec | GPT2Spec | LlamaSpec | HybridSpec
+AnySpec = TypeVar("AnySpec", StateSpaceSpec, StackSpec, LSTMSpec, MambaSpec, GPT2Spec, LlamaSpec, HybridSpec)
 
 
 def matched(spec: AnySpec, budget: int, build: Callable[[AnySpec], nn.Module]) -> AnySpec:

@@ -20,11 +20,21 @@ the small runs on delayed memory.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from delayssm.layers.block import BlockConfig
+from delayssm.layers.delta_memory import DeltaMemoryConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
-from delayssm_lab.models.specs import GPT2Spec, HybridSpec, LlamaSpec, LSTMSpec, MambaSpec, Spec, StateSpaceSpec
+from delayssm_lab.models.specs import (
+    GPT2Spec,
+    HybridSpec,
+    LlamaSpec,
+    LSTMSpec,
+    MambaSpec,
+    Spec,
+    StackSpec,
+    StateSpaceSpec,
+)
 from delayssm_lab.tasks.associative import AssociativeRecall
 from delayssm_lab.tasks.selective import SelectiveCopying
 from delayssm_lab.training.run import Run, Training
@@ -32,7 +42,7 @@ from delayssm_lab.training.run import Run, Training
 RecallName = Literal["recall-64", "recall-128", "selective-copying"]
 RECALLS: tuple[RecallName, ...] = get_args(RecallName)
 RecallModel = Literal["ds4d", "s4d", "mamba", "lstm", "gpt2", "llama"]
-HybridName = Literal["convolution", "gate", "convolution-gate", "delta", "convolution-delta"]
+HybridName = Literal["convolution", "gate", "convolution-gate", "memory", "convolution-memory"]
 
 TASKS: dict[RecallName, AssociativeRecall | SelectiveCopying] = {
     "recall-64": AssociativeRecall(64, 4, 128),
@@ -80,31 +90,32 @@ def small(task: RecallName, model: RecallModel) -> Run:
     return Run(task=TASKS[task], model=models[task][model], training=_TRAINING)
 
 
-#: DS4D with additions: the additions, and for each task that they are tried on the width at which the model has as many
-#: parameters as those of `small`. A first trial of each on recall-64 decided which one is tried on all tasks.
-HYBRIDS: dict[HybridName, tuple[dict[str, Any], dict[RecallName, int]]] = {
-    "convolution": ({"taps": 3}, {"recall-64": 44}),
-    "gate": ({"gated": True}, {"recall-64": 32}),
-    "convolution-gate": ({"taps": 3, "gated": True}, {"recall-64": 32}),
-    "delta": ({"heads": 1}, {"recall-64": 37}),
-    "convolution-delta": (
-        {"taps": 3, "heads": 1},
-        {"recall-64": 37, "recall-128": 51, "selective-copying": 43},
-    ),
+#: DS4D with additions, and for each task that they are tried on the width at which the model has as many parameters as
+#: those of `small`. A first trial of each on recall-64 decided which one is tried on all tasks.
+HYBRIDS: dict[HybridName, dict[RecallName, int]] = {
+    "convolution": {"recall-64": 44},
+    "gate": {"recall-64": 32},
+    "convolution-gate": {"recall-64": 32},
+    "memory": {"recall-64": 51},
+    "convolution-memory": {"recall-64": 51, "recall-128": 64, "selective-copying": 68},
 }
+
+
+def hybrid(task: RecallName, name: HybridName) -> Run:
+    """Return a run of DS4D with additions: to both layers, or a content-addressed memory in place of the second."""
+    layer = _ds4d(HYBRIDS[name][task], TASKS[task].max_length)
+    taps = 3 if name.startswith("convolution") else 1
+    model: Spec = HybridSpec(depth=2, layer=layer, taps=taps, gated=name.endswith("gate"))
+    if name.endswith("memory"):
+        memory = DeltaMemoryConfig(layer.d_model, taps=taps)
+        family = f"DS4D and delta memory, convolution of {taps}" if taps > 1 else "DS4D and delta memory"
+        model = StackSpec(blocks=(BlockConfig(layer=layer), BlockConfig(layer=memory)), family=family)
+    return Run(task=TASKS[task], model=model, training=_TRAINING)
 
 
 def hybrids() -> tuple[Run, ...]:
     """Return a run of each DS4D with additions on each of its tasks."""
-    return tuple(
-        Run(
-            task=TASKS[task],
-            model=HybridSpec(depth=2, layer=_ds4d(width, TASKS[task].max_length), **additions),
-            training=_TRAINING,
-        )
-        for additions, widths in HYBRIDS.values()
-        for task, width in widths.items()
-    )
+    return tuple(hybrid(task, name) for name, widths in HYBRIDS.items() for task in widths)
 
 
 def _ds4d(d_model: int, length: int) -> DS4DConfig:

@@ -53,7 +53,7 @@ class RecallLayers(Recall):
     """Validation accuracy of DS4D with additions, beside the models of `Recall` as far as those are trained."""
 
     name = "recall-layers"
-    title = "DS4D with a short convolution, a gate or delta-rule heads, on tasks of recall"
+    title = "DS4D with a short convolution, a gate or a delta memory, on tasks of recall"
 
     contests: tuple[Contest, ...] = field(default_factory=hybrid_contests)
     others: tuple[Contest, ...] = field(default_factory=recall_contests)

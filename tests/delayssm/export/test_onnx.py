@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import onnxruntime
 import pytest
 import torch
 
-from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Stack, Streaming, TokenModel, Tokens, export
+from delayssm import DS4D, S4D, Block, DeltaMemory, PairModel, PooledModel, Stack, Streaming, TokenModel, Tokens, export
 from delayssm.export import Disagreement, export_sequences, export_stream, write
 from delayssm.export.examples import example
 from delayssm.export.graphs import sequences_of_constants, stream_of_constants
@@ -186,6 +187,9 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     pair = PairModel(PooledModel(Tokens(9, H), stack(), None), 2).eval()
     with pytest.raises(ValueError, match="a PairModel cannot be exported, but the sequence model inside it can"):
         export_sequences(pair, path, 10)
+    for write_onnx in (export_stream, partial(export_sequences, max_length=10)):
+        with pytest.raises(ValueError, match=r"DeltaMemory cannot be written as ONNX; torch\.export\.export can"):
+            write_onnx(Stack([Block(DeltaMemory(H))]).eval(), path)
     assert not list(tmp_path.iterdir())
 
 

@@ -39,7 +39,7 @@ from delayssm import *
 def error(result, expected):
     return float((result - expected).norm() / expected.norm())
 
-stack = Stack([Block(DS4D(8, 4, 20)), Block(S4D(8, 4), norm="batch")])
+stack = Stack([Block(DS4D(8, 4, 20)), Block(DeltaMemory(8, head_size=4)), Block(S4D(8, 4), norm="batch")])
 x = torch.randn(2, 40, 8)
 compiled = torch.compile(stack, backend=sys.argv[1], fullgraph=True)
 y = compiled(x)

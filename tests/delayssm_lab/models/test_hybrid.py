@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from delayssm.layers.block import BlockConfig
 from delayssm.layers.delay_ssm import DelaySSMConfig
+from delayssm.layers.delta_memory import DeltaMemoryConfig
 from delayssm.layers.layer import DS4DConfig
-from delayssm_lab.models.hybrid import DeltaHeads, GatedDelay, ShortConvolution, delta_rule
-from delayssm_lab.models.specs import HybridSpec
+from delayssm_lab.models.hybrid import GatedDelay, ShortConvolution
+from delayssm_lab.models.specs import HybridSpec, StackSpec
 from delayssm_lab.recipes.recall import HYBRIDS, TASKS, hybrids, small
 
 PLAIN = HybridSpec(depth=2, layer=DS4DConfig(8, 4, 20))
@@ -16,29 +18,13 @@ SPECS = [
     PLAIN,
     replace(PLAIN, taps=3),
     replace(PLAIN, gated=True),
-    replace(PLAIN, heads=2, head_size=3),
-    replace(PLAIN, taps=2, gated=True, heads=1),
+    replace(PLAIN, taps=2, gated=True),
+    StackSpec(
+        blocks=(BlockConfig(layer=DS4DConfig(8, 4, 20)), BlockConfig(layer=DeltaMemoryConfig(8, head_size=3))),
+        family="DS4D and delta memory",
+    ),
 ]
 every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.family)
-
-
-def test_the_delta_rule_by_its_recurrence() -> None:
-    torch.manual_seed(0)
-    q, k, v = torch.randn(2, 3, 9, 4), torch.randn(2, 3, 9, 4), torch.randn(2, 3, 9, 5)
-    beta = torch.rand(2, 3, 9)
-    state, expected = torch.zeros(2, 3, 5, 4), []
-    for t in range(9):
-        missing = v[:, :, t] - (state @ k[:, :, t, :, None]).squeeze(-1)
-        state = state + (beta[:, :, t, None] * missing).unsqueeze(-1) * k[:, :, t].unsqueeze(-2)
-        expected.append((state @ q[:, :, t, :, None]).squeeze(-1))
-    torch.testing.assert_close(delta_rule(q, k, v, beta), torch.stack(expected, 2), atol=1e-3, rtol=1e-3)
-
-
-def test_the_delta_rule_stores_and_replaces() -> None:
-    key, other = torch.eye(4)[:2]
-    k, v = torch.stack([key, other, key]), torch.tensor([[1.0], [5.0], [2.0]])
-    read = delta_rule(key.expand(1, 1, 3, 4), k[None, None], v[None, None], torch.ones(1, 1, 3))
-    assert read.flatten().tolist() == [1.0, 1.0, 2.0]
 
 
 def test_the_convolution_by_hand() -> None:
@@ -59,7 +45,7 @@ def test_the_gate_is_two_systems_with_products() -> None:
 
 
 @every_spec
-def test_no_model_sees_the_future(spec: HybridSpec) -> None:
+def test_no_model_sees_the_future(spec: HybridSpec | StackSpec) -> None:
     torch.manual_seed(0)
     model = spec.build(11, 20)
     tokens = torch.randint(0, 11, (2, 20))
@@ -73,7 +59,7 @@ def test_no_model_sees_the_future(spec: HybridSpec) -> None:
 
 
 @every_spec
-def test_every_parameter_gets_a_gradient(spec: HybridSpec) -> None:
+def test_every_parameter_gets_a_gradient(spec: HybridSpec | StackSpec) -> None:
     model = spec.build(11, 20)
     model(torch.randint(0, 11, (2, 20))).square().sum().backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
@@ -81,8 +67,7 @@ def test_every_parameter_gets_a_gradient(spec: HybridSpec) -> None:
 
 def test_names_tell_what_is_added() -> None:
     assert [spec.family for spec in SPECS] == [
-        "DS4D", "DS4D, convolution of 3", "DS4D, gated", "DS4D, 2 delta heads",
-        "DS4D, convolution of 2, gated, 1 delta head",
+        "DS4D", "DS4D, convolution of 3", "DS4D, gated", "DS4D, convolution of 2, gated", "DS4D and delta memory",
     ]  # fmt: skip
     assert len({run.model_label for run in hybrids()}) == len(HYBRIDS)
 
@@ -91,25 +76,15 @@ def test_hybrids_have_as_many_parameters_as_the_others() -> None:
     expected = {TASKS[name]: small(name, "ds4d").parameters() for name in TASKS}
     for run in hybrids():
         assert run.parameters() == pytest.approx(expected[run.task], rel=0.02)
-    without = replace(hybrids()[0].model, taps=1)
-    assert replace(hybrids()[0], model=without).parameters() == expected[hybrids()[0].task]
+    first = hybrids()[0]
+    assert isinstance(first.model, HybridSpec)
+    assert replace(first, model=replace(first.model, taps=1)).parameters() == expected[first.task]
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="taps must be at least 1, not 0"):
         replace(PLAIN, taps=0)
-    with pytest.raises(ValueError, match="heads must be at least 0, not -1"):
-        replace(PLAIN, heads=-1)
+    with pytest.raises(ValueError, match="a stack needs at least one block"):
+        StackSpec(blocks=(), family="nothing")
     with pytest.raises(ValueError, match="set bidirectional to False"):
         replace(PLAIN, layer=DS4DConfig(8, 4, 20, bidirectional=True))
-
-
-def test_heads_share_nothing() -> None:
-    heads = DeltaHeads(8, 2, 3)
-    assert heads(torch.randn(2, 5, 8)).shape == (2, 5, 8)
-    with torch.no_grad():
-        heads.out.weight[:, 3:] = 0
-        x = torch.randn(1, 5, 8)
-        before = heads(x)
-        heads.qkv.weight.view(3, 2, 3, 8)[:, 1] += 1  # of the second head, which is not read
-        torch.testing.assert_close(heads(x), before)

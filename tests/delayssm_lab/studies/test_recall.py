@@ -24,7 +24,7 @@ from tests.support.studies import make_at, table_rows
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PAIRS, PLACES = AssociativeRecall(8, 2, 12), SelectiveCopying(6, 2, 6)
-HYBRID = HybridSpec(depth=1, layer=DS4DConfig(6, 4, 8), taps=2, heads=1, head_size=2)
+HYBRID = HybridSpec(depth=1, layer=DS4DConfig(6, 4, 8), taps=2)
 
 
 def _contest(run: Run, task: RecallTask) -> Contest:
@@ -75,5 +75,5 @@ def test_the_table_has_a_row_for_each_model() -> None:
     assert rows == [
         ["chance level", "0.17", "0.25"],
         ["LSTM", "0.50", ""],
-        ["DS4D, convolution of 2, 1 delta head", "", "0.50"],
+        ["DS4D, convolution of 2", "", "0.50"],
     ]
