@@ -119,7 +119,8 @@ def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
     if Path(path).suffix != ".onnx":
         raise ValueError(f"the name of the file must end in .onnx, not {Path(path).name!r}")
     if not isinstance(model, Streaming):
-        raise ValueError(f"a {type(model).__name__} cannot be exported, but the sequence model inside it can")
+        inside = "its attribute model_" if hasattr(model, "model_") else "the sequence model inside it"
+        raise ValueError(f"a {type(model).__name__} cannot be exported, but {inside} can")
     if model.training:
         raise ValueError("only a model in evaluation mode can be exported; call .eval() first")
     dtypes = {p.dtype for p in model.parameters()}

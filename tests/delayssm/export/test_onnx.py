@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from delayssm import DS4D, S4D, Block, PairModel, PooledModel, Stack, Streaming, TokenModel, Tokens, export
+from delayssm.estimators import DelayForecaster
 from delayssm.export import Disagreement, export_sequences, export_stream, write
 from delayssm.export.examples import example
 from delayssm.export.graphs import sequences_of_constants, stream_of_constants
@@ -186,6 +187,9 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     pair = PairModel(PooledModel(Tokens(9, H), stack(), None), 2).eval()
     with pytest.raises(ValueError, match="a PairModel cannot be exported, but the sequence model inside it can"):
         export_sequences(pair, path, 10)
+    forecaster = DelayForecaster(d_model=4, depth=1, max_epochs=1).fit(np.sin(np.arange(30)))
+    with pytest.raises(ValueError, match="a DelayForecaster cannot be exported, but its attribute model_ can"):
+        export_stream(forecaster, path)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 
