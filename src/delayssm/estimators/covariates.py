@@ -35,10 +35,8 @@ def read_covariates(
         raise ValueError(f"{name} is of {len(covariates)} series, but there are {len(series)}")
     for i, (values, one) in enumerate(zip(covariates, series, strict=True)):
         if len(values) < len(one) + ahead:
-            beyond = f", {ahead} times beyond its end," if ahead else ""
-            raise ValueError(
-                f"{name} of series {i} must reach{beyond or ' its end:'} {len(one) + ahead} times, not {len(values)}"
-            )
+            end = f"{ahead} times beyond the end of the series" if ahead else "the end of the series"
+            raise ValueError(f"{name} of series {i} must reach {end}: {len(one) + ahead} times, not {len(values)}")
     return covariates
 
 

@@ -120,7 +120,8 @@ def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
     if Path(path).suffix != ".onnx":
         raise ValueError(f"the name of the file must end in .onnx, not {Path(path).name!r}")
     if not isinstance(model, Streaming):
-        raise ValueError(f"a {type(model).__name__} cannot be exported, but the sequence model inside it can")
+        inside = "its attribute model_" if hasattr(model, "model_") else "the sequence model inside it"
+        raise ValueError(f"a {type(model).__name__} cannot be exported, but {inside} can")
     if any(isinstance(module, DeltaMemory) for module in model.modules()):
         raise ValueError("a model with a DeltaMemory cannot be written as ONNX; torch.export.export can export it")
     if model.training:

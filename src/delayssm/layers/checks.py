@@ -73,6 +73,15 @@ def check_step(x: Tensor, width: int) -> None:
         raise ValueError(f"step takes one token per row, shape (batch, {width}), not {tuple(x.shape)}")
 
 
+def check_state(state: Any, kind: type) -> None:
+    """Raise unless a state is of the kind that a module's `init_state` returns."""
+    if not isinstance(state, kind):
+        raise TypeError(
+            f"expected a state of type {kind.__name__}, not {type(state).__name__}; begin with this module's "
+            "init_state(batch_size), and go on with the state that each call returns"
+        )
+
+
 def check_rows(x: Tensor, batch_size: int) -> None:
     """Raise unless x has a row for each stream."""
     if x.shape[0] != batch_size:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from delayssm.backends import choice
 from delayssm.layers.block import Block
+from delayssm.layers.checks import check_state
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm.layers.inputs import Tokens
@@ -91,6 +92,7 @@ class CompiledDecoder(Decoder):
 @torch.no_grad()
 def bind(model: Any, state: States) -> Decoder:
     """Return the compiled decoder of a model where there is one, and else the one that calls its `step`."""
+    check_state(state, States)
     state.require_unspent()
     program = _program(model, state)
     return Decoder(model, state) if program is None else CompiledDecoder(model, state, program)

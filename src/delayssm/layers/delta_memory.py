@@ -15,6 +15,7 @@ from delayssm.layers.checks import (
     check_positions,
     check_rows,
     check_sequence,
+    check_state,
     check_streams,
     check_whole,
 )
@@ -107,6 +108,7 @@ class DeltaMemory(Streaming[State]):
         check_streams()
         check_sequence(x, self.d_model, self._dtype)
         spans = check_lengths(lengths, x)
+        check_state(state, State)
         check_rows(x, state.batch_size)
         counts = None if spans is None else spans.lengths
         state.require_room(x.shape[1], counts)

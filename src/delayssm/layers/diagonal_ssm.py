@@ -22,6 +22,7 @@ from delayssm.layers.checks import (
     check_positions,
     check_rows,
     check_sequence,
+    check_state,
     check_streams,
     check_whole,
     visible,
@@ -201,6 +202,7 @@ class DiagonalSSM(Streaming[State]):
         check_streams()
         check_sequence(x, self.d_model, self.D.dtype)
         spans = check_lengths(lengths, x)
+        check_state(state, State)
         check_rows(x, state.batch_size)
         counts = None if spans is None else spans.lengths
         state.require_room(x.shape[1], counts)

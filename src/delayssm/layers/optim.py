@@ -59,6 +59,8 @@ def param_groups(
             and min(lr, 1e-3) for `DiagonalSSM`.
         decay_output: Whether the weight decay is also for C and D of state-space modules, as in S4's recipes.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"param_groups takes the model itself, not its parameters or a {type(model).__name__}")
     groups: dict[tuple[Rule, float], dict[str, Any]] = {}
     seen: set[nn.Parameter] = set()
     for module in model.modules():

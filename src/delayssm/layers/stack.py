@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from delayssm.config import Config, Device
 from delayssm.layers import decoding
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module, check_state
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
 from delayssm.storage.pretrained import Pretrained
@@ -80,6 +80,7 @@ class Stack(Streaming[States], Pretrained):
         self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], States]:
         """Return the outputs for a chunk, by recurrence, and the state after it."""
+        check_state(state, States)
         if len(state.parts) != len(self.blocks):
             raise ValueError(f"this state is of {len(state.parts)} blocks, but the stack has {len(self.blocks)}")
         spans = check_lengths(lengths, x)

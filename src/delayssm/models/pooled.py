@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, check_lengths, check_module, check_whole
+from delayssm.layers.checks import Lengths, check_lengths, check_module, check_state, check_whole
 from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
@@ -175,6 +175,7 @@ class PooledModel(Streaming[PooledState], Pretrained):
         if self.norm is not None:
             require_streamable(self.norm)
         spans = check_lengths(lengths, x)
+        check_state(state, PooledState)
         before = state.position.clone()  # which the backbone advances in place
         y, backbone = self.backbone.stream(self.inputs(x, spans), state.backbone, spans)
         y = without_padding(self._normalise(y, spans), spans)

@@ -120,6 +120,8 @@ def _locate(source: Path | str, revision: str | None, token: str | None) -> Path
     directory = Path(source)
     if (directory / WEIGHTS).is_file():
         return directory / WEIGHTS
+    if directory.is_file():
+        raise NotADirectoryError(f"{directory} is a file; name the directory that save_pretrained wrote")
     if directory.exists():
         raise FileNotFoundError(f"{directory} does not hold a model: it has no {WEIGHTS}")
     if not isinstance(source, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", source):

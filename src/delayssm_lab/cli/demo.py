@@ -38,7 +38,7 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     failed = [outcome for outcome in sweep(runs, out, workers=2) if outcome.error]
     if failed:
         leave(1, "\n".join(map(str, failed)))
-    print(f"Wrote {page.write([out], out / 'report').resolve()}")
+    print(f"Wrote {page.write([out], out / 'report').resolve()}; open it in a browser.")
 
 
 def forecast(path: Path) -> None:

@@ -29,13 +29,15 @@ def command(
     """
     from codecs import getincrementaldecoder
 
-    from delayssm import TokenModel
+    from delayssm import Pretrained, TokenModel
     from delayssm_lab.tasks.language import START, FilmReviews
     from delayssm_lab.training.checkpoint import model_directory
 
     check_at_least(1, length=length)
     check_at_least(0, seed=seed)
-    writer = TokenModel.from_pretrained(model_directory(model))
+    writer = Pretrained.from_pretrained(model_directory(model))
+    if not isinstance(writer, TokenModel):
+        leave(1, f"delayssm: {model} holds a {type(writer).__name__}, which does not write; train one on reviews")
     if writer.vocab_size != FilmReviews.vocab_size:
         leave(1, f"delayssm: {model} has {writer.vocab_size} tokens, which are not bytes; train one on reviews")
     text = [START, *prompt.encode(errors="surrogateescape")]

@@ -14,7 +14,11 @@ def noise(model: nn.Module, length: int, seed: int = 0) -> list[Tensor]:
     """Return the arguments of a `PooledModel` or `PairModel` for one sample of a given length."""
     if isinstance(model, PairModel):
         return [*noise(model.encoder, length, seed), *noise(model.encoder, length, seed + 1)]
-    assert isinstance(model, PooledModel)
+    if not isinstance(model, PooledModel):
+        raise TypeError(
+            f"noise can be made for a PooledModel or a PairModel, not for a {type(model).__name__}; if the models of a "
+            "task predict a token at each position, derive the task from RecallTask"
+        )
     if isinstance(model.inputs, Tokens):
         return [noise_tokens(model.inputs.num_embeddings, length, seed)]
     generator = torch.Generator().manual_seed(seed)

@@ -30,7 +30,7 @@ from delayssm_lab.training.run import Run, Training
 TaskName = Literal[
     "copy-fixed", "copy-variable", "sum-fixed", "sum-variable", "weighted-sum-fixed", "weighted-sum-variable"
 ]
-AnyTaskName = TaskName | BenchmarkName | RecallName | LanguageName
+AnyTaskName = Literal[TaskName, BenchmarkName, RecallName, LanguageName]
 ModelName = Literal["ds4d", "ds4d-narrow", "s4d", "mamba", "lstm", "gpt2", "llama"]
 Scale = Literal["small", "paper"]
 

@@ -177,6 +177,7 @@ def test_wrong_input() -> None:
     series, two = _waves(40, 1)[:, 0], _waves(40, 2)
     fitted = DelayForecaster(5, **TINY).fit(series)
     levelled = DelayForecaster(quantiles=(0.25, 0.5, 0.75), **TINY).fit(series)
+    planned = DelayForecaster(5, **TINY).fit(series, future_covariates=two)
     for call, message in (
         (lambda: DelayForecaster(0).fit(series), "horizon must be a whole number of at least 1, not 0"),
         (lambda: DelayForecaster([3, 1]).fit(series), "the steps of horizon must increase"),
@@ -193,12 +194,16 @@ def test_wrong_input() -> None:
         (lambda: DelayForecaster(**TINY).fit([series, two]), r"must all have shape \(times,\) or all"),
         (lambda: DelayForecaster(**TINY).fit([two, two[:, :1]]), r"same channels, not \[1, 2\]"),
         (lambda: DelayForecaster(**TINY).fit(np.zeros((2, 2, 2, 2))), "X has 4 axes"),
-        (lambda: DelayForecaster(**TINY).fit(series, past_covariates=two[:30]), "must reach its end: 40 times, not 30"),
+        (
+            lambda: DelayForecaster(**TINY).fit(series, past_covariates=two[:30]),
+            "must reach the end of .*: 40 times, not 30",
+        ),
         (lambda: DelayForecaster(**TINY).fit(series, past_covariates=[two, two]), "is of 2 series, but there are 1"),
         (lambda: fitted.predict(two), "X has 2 features, but DelayForecaster is expecting 1 features"),
         (lambda: fitted.predict(), r"no series is followed yet; call begin\(X\)"),
         (lambda: fitted.update(1.0), r"no series is followed yet; call begin\(X\)"),
         (lambda: fitted.predict(series, future_covariates=two), "has 2 channels, but .* fitted with none"),
+        (lambda: planned.predict(series, future_covariates=two), "5 times beyond the end .*: 45 times, not 40"),
         (lambda: fitted.score(series[:6]), "needs series of at least 7 samples"),
         (lambda: fitted.predict_interval(series), "needs the quantile 0.1, but .* the mean alone"),
         (lambda: levelled.predict_interval(series, 0.9), r"needs the quantile 0.05, but .* \[0.25, 0.5, 0.75\]"),

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from delayssm import DS4D, S4D, Block, DeltaMemory, PairModel, PooledModel, Stack, Streaming, TokenModel, Tokens, export
+from delayssm.estimators import DelayForecaster
 from delayssm.export import Disagreement, export_sequences, export_stream, write
 from delayssm.export.examples import example
 from delayssm.export.graphs import sequences_of_constants, stream_of_constants
@@ -190,6 +191,9 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     for write_onnx in (export_stream, partial(export_sequences, max_length=10)):
         with pytest.raises(ValueError, match=r"DeltaMemory cannot be written as ONNX; torch\.export\.export can"):
             write_onnx(Stack([Block(DeltaMemory(H))]).eval(), path)
+    forecaster = DelayForecaster(d_model=4, depth=1, max_epochs=1).fit(np.sin(np.arange(30)))
+    with pytest.raises(ValueError, match="a DelayForecaster cannot be exported, but its attribute model_ can"):
+        export_stream(forecaster, path)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 

@@ -115,6 +115,11 @@ def test_rules_of_a_subclass() -> None:
         param_groups(nn.Sequential(names["Forgetful"]()), 1e-2)
 
 
+def test_parameters_are_not_a_model() -> None:
+    with pytest.raises(TypeError, match="takes the model itself, not its parameters or a generator"):
+        param_groups(DelaySSM(2, 4).parameters(), 1e-2)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("cls", [DelaySSM, DiagonalSSM])
 def test_every_parameter_of_an_ssm_has_a_rule(cls: type[DiagonalSSM]) -> None:
     assert set(cls.optimiser_rules) == {name for name, _ in cls(2, 4).named_parameters()}

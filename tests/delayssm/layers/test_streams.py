@@ -16,7 +16,7 @@ import torch
 from numba.core.runtime import _nrt_python, rtsys
 from torch import nn
 
-from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
+from delayssm import DS4D, S4D, Block, DelaySSM, PooledModel, SeriesModel, Stack, TokenModel, Tokens, Values
 from delayssm.layers.decoding import CompiledDecoder
 from delayssm.layers.streaming import Streaming
 from delayssm.storage import tensors as tensor_file
@@ -268,6 +268,32 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path) -> None:
     state = _make(STACKS["DS4D"]).init_state(1)  # its module is gone at once
     with pytest.raises(RuntimeError, match="module that made this state is gone"):
         state.save(path)
+
+
+@torch.no_grad()
+def test_what_is_no_state_is_refused() -> None:
+    block, tokens = Block(DS4D(H, 8, 20)), Tokens(5, H)
+    stack = Stack([block])
+    pooled, language_model = PooledModel(tokens, stack, outputs=2).eval(), TokenModel(5, stack).eval()
+    x, ids = torch.randn(2, 3, H), torch.zeros(2, 3, dtype=torch.int64)
+    state, states = block.init_state(2), stack.init_state(2)
+    for module, argument, wrong, kind in (
+        (block, x, None, "State"),
+        (block, x, states, "State"),
+        (stack, x, None, "States"),
+        (stack, x, state, "States"),
+        (language_model, ids, 2, "States"),
+        (pooled, ids, None, "PooledState"),
+        (pooled, ids, states, "PooledState"),
+    ):
+        message = rf"expected a state of type {kind}, not {type(wrong).__name__}; begin with .*init_state"
+        with pytest.raises(TypeError, match=message):
+            module.stream(argument, wrong)  # type: ignore[arg-type,operator]
+        with pytest.raises(TypeError, match=message):
+            module.step(argument[:, 0], wrong)  # type: ignore[arg-type,operator]
+    for model in (stack, language_model, SeriesModel(Values(1, H), stack, outputs=1)):
+        with pytest.raises(TypeError, match="expected a state of type States, not NoneType"):
+            model.decoder(None)  # type: ignore[arg-type]
 
 
 def _change(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, str]], None]) -> None:

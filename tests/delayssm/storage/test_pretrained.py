@@ -73,6 +73,8 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({"a": 1}))  # nobody opens it
     with pytest.raises(FileNotFoundError, match="does not hold a model"):
         TokenModel.from_pretrained(tmp_path)
+    with pytest.raises(NotADirectoryError, match="is a file; name the directory that save_pretrained wrote"):
+        TokenModel.from_pretrained(tmp_path / "pytorch_model.bin")
     with pytest.raises(NotADirectoryError, match="is a file; choose another directory"):
         _model().save_pretrained(tmp_path / "pytorch_model.bin")
     from safetensors.torch import save_file

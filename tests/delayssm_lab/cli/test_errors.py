@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from delayssm import DS4D, Block, Stack
 from delayssm_lab.cli import info
+from delayssm_lab.recipes.delayed import ALL_TASKS
 from delayssm_lab.training.interrupt import Interrupted
 from tests.support.command_line import Here
 from tests.support.runs import LSTM, create, finish, run, start, tiny
@@ -182,6 +184,20 @@ def test_damaged_weights_are_one_line(here: Here, tmp_path: Path) -> None:
         assert code == 1
         assert f"{tmp_path / 'best' / 'model.safetensors'} is damaged" in errors
         assert errors.count("\n") == 1
+
+
+def test_tasks_are_named_in_order(here: Here) -> None:
+    code, _, errors = here("train", "nonsense", "ds4d")
+    assert code == 2
+    places = [errors.index(f"'{task}'") for task in ALL_TASKS]
+    assert places == sorted(places)
+
+
+def test_a_model_that_does_not_write_is_one_line(here: Here, tmp_path: Path) -> None:
+    Stack([Block(DS4D(4, 4, max_delay=8))]).save_pretrained(tmp_path)
+    code, out, errors = here("write", tmp_path)
+    assert (code, out) == (1, "")
+    assert errors == f"delayssm: {tmp_path} holds a Stack, which does not write; train one on reviews\n"
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("train", "copy-fixed", "ds4d", "--help"), ("info",), ("params",)])

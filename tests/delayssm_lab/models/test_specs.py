@@ -10,6 +10,7 @@ from delayssm.layers.inputs import TokensConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm.models.matching import count_parameters
 from delayssm_lab.models import specs
+from delayssm_lab.models.noise import noise
 from delayssm_lab.recipes.delayed import MODELS, TASKS, Scale, models_of, paper, preset
 from delayssm_lab.recipes.sizes import rows
 
@@ -201,3 +202,9 @@ def test_sizes_of_baselines_are_at_least_one(name: str) -> None:
     sizes = {"d_model": 8, "depth": 1, "d_state": 4, "conv_kernel": 3, name: 0}
     with pytest.raises(ValueError, match=f"{name} of Mamba must be at least 1, not 0"):
         specs.MambaSpec(**sizes)
+
+
+def test_noise_is_for_models_with_pooling_only() -> None:
+    model = TokenModel(5, Stack([Block(S4D(4, 4))]))
+    with pytest.raises(TypeError, match=r"not for a TokenModel; .* derive the task from RecallTask"):
+        noise(model, 8)
