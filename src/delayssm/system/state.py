@@ -58,10 +58,10 @@ class Usage:
     def __init__(self, longest: int = 0) -> None:
         self.advances, self.longest = 0, longest
 
-    # Inductor generates no valid code for counts that no shape depends on.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def advance(self, tokens: int) -> None:
         """Record a chunk of so many tokens."""
+        if torch.compiler.is_dynamo_compiling():  # inductor generates no valid code for counts that no shape depends on
+            torch._dynamo.graph_break()
         self.advances += 1
         self.longest += tokens
 
