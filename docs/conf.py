@@ -31,7 +31,8 @@ html_additional_pages = {"index": "to_front_page.html"}
 
 myst_heading_anchors = 4
 highlight_language = "text"
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+# Their contrast is high enough for small type on both backgrounds.
+pygments_style, pygments_dark_style = "a11y-light", "github-dark"
 default_role = "py:obj"
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -45,6 +46,7 @@ napoleon_use_rtype = False
 
 html_theme = "furo"
 html_title = project
+html_favicon = "static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 templates_path = ["templates"]
