@@ -45,7 +45,7 @@ def styles(models: Sequence[str]) -> dict[str, Style]:
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """Return a figure of equal panels, row by row, and their axes; `width` and `height` of a panel are in inches.
 
-    Pages are as wide as about 7 inches, and show wider figures with smaller text: 10 inches are legible.
+    Pages are 7 to 8 inches wide, and show wider figures with smaller text, which is legible up to about 10 inches.
     """
     columns = min(count, columns)
     rows = -(-count // columns)
