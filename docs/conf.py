@@ -1,6 +1,7 @@
 """Configuration of the site, which `make docs` builds from the pages of this repository as they are."""
 
 import inspect
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ html_additional_pages = {"index": "to_front_page.html"}
 
 myst_heading_anchors = 4
 highlight_language = "text"
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+# Their contrast is high enough for small type on both backgrounds.
+pygments_style, pygments_dark_style = "a11y-light", "github-dark"
 default_role = "py:obj"
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -45,6 +47,7 @@ napoleon_use_rtype = False
 
 html_theme = "furo"
 html_title = project
+html_favicon = "static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 templates_path = ["templates"]
@@ -78,6 +81,14 @@ def link_to_files(app: Sphinx, document: nodes.document) -> None:
         link.replace_self(nodes.reference("", "", *link.children, refuri=uri))
 
 
+def keep_numbers_whole(app: Sphinx, document: nodes.document) -> None:
+    """Let no line break after the hyphen of a number such as 1e-06."""
+    for text in list(document.findall(nodes.Text)):
+        whole = re.sub(r"(?<=\de-)(?=\d)", "\N{WORD JOINER}", text)
+        if whole != text and not isinstance(text.parent, nodes.literal | nodes.literal_block):
+            text.parent.replace(text, nodes.Text(whole))
+
+
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Yield a page for each file of the library, and for each other one that pages link to."""
     library = [path.relative_to(ROOT) for path in (ROOT / "src" / "delayssm").rglob("*.py")]
@@ -108,5 +119,6 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Register what is not configuration."""
     app.connect("doctree-read", link_to_files, priority=100)  # before files are copied to be downloaded
+    app.connect("doctree-read", keep_numbers_whole)
     app.connect("html-collect-pages", source_pages)
     app.connect("build-finished", finish)

@@ -64,7 +64,7 @@ class Following {
       words: `${last} values have arrived, and the forecasts reach ${ahead} steps further.`,
     });
     byId("arrived").textContent = last.toLocaleString("en");
-    byId("error").textContent = last > 2 * ahead ? `${this.error().toFixed(1)} %` : "";
+    byId("error").textContent = last > 2 * ahead ? `${this.error().toFixed(1)} %` : "–";
   }
 }
 

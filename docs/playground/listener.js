@@ -10,7 +10,7 @@ const STYLES = ["first", "second", "third"];
 
 const byId = (id) => document.getElementById(id);
 const figures = {
-  sound: new Plot(byId("sound"), { x: "seconds", y: "sound" }),
+  sound: new Plot(byId("sound"), { x: "seconds", y: "16-bit amplitude" }),
   words: new Plot(byId("words"), { x: "seconds", y: "probability" }),
 };
 

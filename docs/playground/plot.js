@@ -9,7 +9,7 @@ const svgElement = (name, attributes = {}, ...children) => {
   return element;
 };
 
-// Return round numbers from low to high, about `count` of them.
+// Return round numbers from low to high, about `count` of them and at least two, as one alone gives no scale.
 function ticks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -17,7 +17,7 @@ function ticks(low, high, count) {
   const first = Math.ceil(low / step - 1e-9);
   const found = [];
   for (let i = first; i * step <= high + 1e-9 * step; i++) found.push(Number((i * step).toPrecision(12)));
-  return found;
+  return found.length < 2 ? ticks(low, high, 2 * count) : found;
 }
 
 // Return [lowest, highest] of all values, with a margin, and 0 among them.

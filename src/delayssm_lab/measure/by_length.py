@@ -25,7 +25,7 @@ class Line:
 
 def figure(content: Mapping[str, Sequence[Line]], logarithmic: Collection[str] = ()) -> bytes:
     """Draw one panel for each title; panels that are not `logarithmic` start at 0."""
-    drawing, axes = panels(len(content), width=4.6, height=3.4)
+    drawing, axes = panels(len(content), width=3.5, height=2.8)
     for axis, (title, lines) in zip(axes, content.items(), strict=True):
         for line in lines:
             axis.plot(

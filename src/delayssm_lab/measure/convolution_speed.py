@@ -66,7 +66,8 @@ class ConvolutionSpeed(Isolated[Convolution | Limits]):
         return [self.limits, *(Convolution(*shape, self.rounds) for shape in self.shapes)]
 
     def show(self, results: Mapping[Convolution | Limits, Readings]) -> Iterable[File]:
-        head = ["batch x length", "H", "", "this library, ms", "torch.fft, ms", "times faster", "this library, GB/s"]
+        times = ["this library, ms", "torch.fft, ms", "times faster"]
+        head = ["batch x length", "H", "pass", *times, "this library, GB/s"]
         rows = []
         for point, values in of_kind(Convolution, results).items():
             for direction, signals in SIGNALS.items():

@@ -134,7 +134,7 @@ class DecodingSpeed(OnDevice[Point]):
         for title, batch_size, names, unit in (
             (f"microseconds per token, batch {one}", one, ["mean"], 1e-6),
             (f"microseconds per token, batch {many}", many, ["mean"], 1e-6),
-            ("MB of one stream with what is shared", one, ["stream bytes", "shared bytes"], 1e6),
+            ("memory of one stream, MB", one, ["stream bytes", "shared bytes"], 1e6),
         ):
             every_length = [length for other, length in self.shapes if other == batch_size]
             lines: dict[str, tuple[Decoding, dict[int, float]]] = {}

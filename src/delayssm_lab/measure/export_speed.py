@@ -32,7 +32,7 @@ LABELS: dict[Way, str] = {
 }
 HEAD = [
     "model",
-    "",
+    "run by",
     "tokens in a call",
     "microseconds/call",
     "microseconds/token",

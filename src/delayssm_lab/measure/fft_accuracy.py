@@ -77,7 +77,7 @@ class FFTAccuracy(Measured[Comparison]):
         seeds: dict[tuple[int, int], list[Readings]] = {(length, self.d_model): [] for length in self.lengths}
         for point, values in results.items():
             seeds.setdefault((point.length, point.d_model), []).append(values)
-        head = ["", *(f"L {n}" + ("" if width == self.d_model else f", H {width}") for n, width in seeds)]
+        head = ["error", *(f"L {n}" + ("" if width == self.d_model else f", H {width}") for n, width in seeds)]
         rows = []
         for metric, report in _reports().items():
             for name, label in LABELS.items():

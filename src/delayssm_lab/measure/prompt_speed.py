@@ -65,7 +65,7 @@ class PromptSpeed(OnDevice[Prompt]):
         return [Prompt(self.stack, way, self.tokens, chunk, self.max_length, self.device) for way, chunk in ways]
 
     def show(self, results: Mapping[Prompt, Readings]) -> Iterable[File]:
-        head = ["", "tokens in a chunk", "microseconds/token", "tokens/s", "time / FFT"]
+        head = ["method", "tokens in a chunk", "microseconds/token", "tokens/s", "time / FFT"]
         base = next((values["seconds"] for point, values in results.items() if point.way == "FFT"), None)
         rows = [
             [

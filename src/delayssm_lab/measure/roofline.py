@@ -100,7 +100,8 @@ def text() -> str:
         for work in (*training(length), prefill(length)):
             operations = work.float64 + work.float32
             times = [f"{work.seconds(card) * 1e6:,.0f}" for card in CARDS]
-            rows.append([str(length), work.name, f"{operations / 1e9:.2f}", f"{work.bytes / 1e6:,.0f}", *times])
+            counted = f"{operations / 1e9:.2f}" if operations else "–"
+            rows.append([f"{length:,}", work.name, counted, f"{work.bytes / 1e6:,.0f}", *times])
     head = ["length", "kernel", "GFLOP", "MB", *(f"{card.name}, microseconds" for card in CARDS)]
     sequences = markdown(head, rows)
     rows = [[w.name, f"{w.bytes / 1e6:.2f}", *(f"{w.seconds(c) * 1e6:.2f}" for c in CARDS)] for w in decoding()]

@@ -43,7 +43,10 @@ def styles(models: Sequence[str]) -> dict[str, Style]:
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
-    """Return a figure of equal panels, row by row, and their axes; `width` and `height` of a panel are in inches."""
+    """Return a figure of equal panels, row by row, and their axes; `width` and `height` of a panel are in inches.
+
+    Pages are 7 to 8 inches wide, and show wider figures with smaller text, which is legible up to about 10 inches.
+    """
     columns = min(count, columns)
     rows = -(-count // columns)
     figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
@@ -53,10 +56,12 @@ def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[F
     return figure, axes
 
 
-def legend(figure: Figure, axes: list[Axes], columns: int | None = None) -> None:
-    """Add one legend for all panels below them; by default all labels are in one row."""
+def legend(figure: Figure, axes: list[Axes]) -> None:
+    """Add one legend for all panels below them, with as many labels in a row as fit."""
     lines = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns or len(lines), frameon=False)
+    inches = 0.65 + 0.08 * max(map(len, lines), default=0)  # of the line of a label and its text, about
+    columns = min(len(lines), max(1, int(figure.get_figwidth() / inches)))
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 
 def png(figure: Figure) -> bytes:

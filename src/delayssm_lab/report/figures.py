@@ -19,7 +19,7 @@ _LAYERS = [("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D"
 
 def learning_curves(results: Results) -> Figure:
     """Return a figure of the validation metric during training: the median over seeds, with the quartiles as a band."""
-    figure, axes = panels(len(results.tasks), width=4.4, height=3.2)
+    figure, axes = panels(len(results.tasks), width=3.4, height=2.6)
     style_of = styles(results.models)
     for axis, (label, task) in zip(axes, results.tasks.items(), strict=True):
         color, style = CHANCE
@@ -38,7 +38,7 @@ def learning_curves(results: Results) -> Figure:
         else:
             axis.set_yscale("log")
             for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-                set_formatter("{x:g}")
+                set_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "1235" else "")  # others would touch these
         axis.set_xlim(left=0)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.grid(alpha=0.25, linewidth=0.5)
@@ -62,7 +62,7 @@ def learned_delays(results: Results) -> Figure | None:
     ]
     if not cells:
         return None
-    figure, axes = panels(len(cells), width=4.4, height=2.8)
+    figure, axes = panels(len(cells), width=3.4, height=2.4)
     for axis, (task, model, cell) in zip(axes, cells, strict=True):
         record = cell.records[0]
         run = record.run

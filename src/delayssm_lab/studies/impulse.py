@@ -68,7 +68,7 @@ def _responses(checkpoint: Checkpoint) -> Responses:
 
 
 def _figure(runs: Sequence[Run], responses: Sequence[Responses], order: str) -> bytes:
-    figure, axes = panels(len(runs), width=4.4, height=3.4)
+    figure, axes = panels(len(runs), width=3.4, height=2.7)
     for axis, run, (K, times) in zip(axes, runs, responses, strict=True):
         decades = np.log10(np.maximum(K / K.max(), FLOOR))
         image = axis.imshow(decades, aspect="auto", cmap="magma", vmin=np.log10(FLOOR), vmax=0, interpolation="nearest")
@@ -79,5 +79,5 @@ def _figure(runs: Sequence[Run], responses: Sequence[Responses], order: str) -> 
         axis.set_title(run.task.label)
         axis.set_xlabel("time since the impulse (steps)")
         axis.set_ylabel(f"channels, sorted by {order} (steps)")
-    figure.colorbar(image, ax=axes, label="log10 of |response| / largest of the panel", shrink=0.7)
+    figure.colorbar(image, ax=axes, label="log10 of |response| / largest of the panel")
     return png(figure)

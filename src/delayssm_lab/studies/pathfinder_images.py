@@ -29,7 +29,7 @@ class PathfinderImages(Computed):
     def files(self, places: Places) -> Iterable[File]:
         original = original_images()
         yield "pathfinder.png", png(images_figure(self._generate(32, len(original) // 2), original))
-        yield "path-x.png", png(images_figure(self._generate(128, 4), None))
+        yield "path-x.png", png(images_figure(self._generate(128, 4), None, columns=4))
 
     def _generate(self, size: Size, per_label: int) -> Images:
         """Return the first generated images of each label, connected ones first, (2 per_label, size, size)."""

@@ -39,7 +39,7 @@ class Phase(Computed):
         background = np.ones(len(t))
         pulse = ((t >= 0) & (t < 70)).astype(float)
         spike = 3 * np.exp(-0.5 * t**2)
-        figure, axes = panels(2, width=5.6, height=3.6)
+        figure, axes = panels(2, width=4.4, height=3.2)
         data = {}
         cases = (("(a) a lasting event", pulse, self.mu_pulse), ("(b) a narrow spike", spike, self.mu_spike))
         for axis, (title, event, size) in zip(axes, cases, strict=True):

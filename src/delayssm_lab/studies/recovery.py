@@ -83,13 +83,13 @@ class Recovery(Kept[Search | Descent]):
 
     def _picture(self, results: Mapping[Descent, Readings]) -> bytes:
         """Return how many channels end at the lag, by where they start; a panel for each correlation of the inputs."""
-        figure, axes = panels(len(self.correlations), width=4.8, height=3.0)
+        figure, axes = panels(len(self.correlations), width=4.4, height=3.0)
         for axis, rho in zip(axes, self.correlations, strict=True):
             for style, width in zip(("C0o-", "C2D:", "C3s--", "C1v-."), self.widths, strict=False):
                 mine = {p.offset: v for p, v in results.items() if (p.correlation, p.width) == (rho, width)}
                 shares = [mine[offset]["at the lag"] for offset in sorted(mine)]
                 axis.plot(sorted(mine), shares, style, label=f"half-width {width:g} at first")
-            axis.set_xscale("symlog", linthresh=min(map(abs, self.offsets)))
+            axis.set_xscale("symlog", base=2, linthresh=min(map(abs, self.offsets)))
             axis.set_xticks(self.offsets, [f"{offset:+g}" for offset in self.offsets])
             axis.minorticks_off()
             axis.set(ylim=(-0.05, 1.05), xlabel="delay at the start, less the right one (steps)")

@@ -37,15 +37,17 @@ class Stability(Computed):
 
     def files(self, places: Places) -> Iterable[File]:
         sizes = (np.arange(self.resolution) + 0.25) / self.resolution  # never on the line |lam| + |mu| = 1
-        figure, axes = panels(len(PHASES) * len(self.delays), width=2.5, height=2.3, columns=len(self.delays))
+        figure, axes = panels(len(PHASES) * len(self.delays), width=2.0, height=2.2, columns=len(self.delays))
         shares: dict[str, dict[int, float]] = {name: {} for name in PHASES.values()}
         for axis, ((phase, name), k) in zip(axes, product(PHASES.items(), self.delays), strict=True):
             grid = np.array([[radius(lam, mu * np.exp(1j * math.pi * phase), k) for lam in sizes] for mu in sizes])
             image = axis.pcolormesh(sizes, sizes, grid**k, cmap="YlOrRd", vmin=0, vmax=2, shading="gouraud")
             axis.contour(sizes, sizes, grid, levels=[1.0], colors="black", linewidths=1.6)
             axis.plot([0, 1], [1, 0], color="black", linestyle="--", linewidth=1.2)
-            axis.set_title(f"k = {k}, {name}", fontsize=9)
-            axis.set(xlabel="|λ|", ylabel="|μ|", aspect="equal", xlim=(0, 1), ylim=(0, 1))
+            axis.set_title(f"k = {k}\n{name}", fontsize=9)
+            axis.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), xlim=(0, 1), ylim=(0, 1))
+            axis.set(xlabel="|λ|", ylabel="|μ|", aspect="equal")
+            axis.label_outer()
             shares[name][k] = share(grid, sizes)
         figure.colorbar(image, ax=axes, label="growth over one delay: |largest root|^k", shrink=0.8)
         yield "stability.png", png(figure)

@@ -103,7 +103,7 @@ class SuggestedDelays(Synthetic):
 
     def _picture(self) -> bytes:
         """Return the scores of all lags for each task."""
-        figure, axes = panels(len(self.tasks), width=4.4, height=2.6)
+        figure, axes = panels(len(self.tasks), width=3.4, height=2.4)
         for axis, task in zip(axes, self.tasks, strict=True):
             evidence(task, self.samples).draw(axis)
             axis.set_title(task.label)

@@ -37,7 +37,7 @@ class Metric(enum.Enum):
     @property
     def label(self) -> str:
         """Human-readable name of the metric."""
-        return self.value.replace("_", " ")
+        return "RMSE" if self is Metric.RMSE else self.value.replace("_", " ")
 
     def of(self, mean: float) -> float:
         """Return the metric from the mean of the points."""

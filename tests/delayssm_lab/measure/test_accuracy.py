@@ -31,7 +31,7 @@ def test_fft_accuracy(tmp_path: Path) -> None:
     mean = sum(p["values"]["relative RMSE, ours"] for p in points[:2]) / 2
     rows = {row[0]: row[1:] for row in table_rows(content["table.md"])}
     assert rows["relative RMSE, our setting, our code"][0].startswith(f"{mean:.2e} ± ")
-    assert rows[""] == ["L 16", "L 48", "L 600, H 2"]
+    assert rows["error"] == ["L 16", "L 48", "L 600, H 2"]
     longest = points[-1]["values"]["relative RMSE, bounded stream"]
     assert 0 < longest <= 1e-6
     assert rows["relative RMSE, our setting, bounded stream"][2] == f"{longest:.2e}"

@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_the_runs(runs: Path, tmp_path: Path) -> None:
     assert f"{mean:.2f} ± {std:.2f}" in html
     assert "lr 0.001,\n2 seeds" in html
     assert "Not evaluated yet: later" in html
-    assert "<title>Delayed memory</title>" in html
+    assert "<title>Delayed memory · delayssm report</title>" in html
     assert f"<td>chance level</td><td>{TASK.chance_level():.2f}</td>" in html
 
 
@@ -101,7 +101,7 @@ def test_a_report_on_images(monkeypatch: pytest.MonkeyPatch) -> None:
     run = preset("smnist", "ds4d", "small")
     results = group([_record(run, [[[28.0] * 5, [28.0, 29.0, 27.0, 30.0, 28.5]]])])
     html = page.contents(results)["index.html"].decode()
-    assert "<title>General benchmarks</title>" in html
+    assert "<title>General benchmarks · delayssm report</title>" in html
     assert "delayed-memory" not in html
     figure = figures.learned_delays(results)
     assert figure is not None

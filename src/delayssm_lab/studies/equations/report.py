@@ -80,8 +80,8 @@ def trials(results: Mapping[Point, Readings]) -> str:
 
 
 def picture(results: Mapping[Point, Readings], taus: Sequence[int]) -> Figure:
-    """Return a row of panels for each tau: test errors, forecasts that run freely, influence by lag, and delays."""
-    figure, axes = panels(4 * len(taus), width=3.9, height=3.1, columns=4)
+    """Return four panels for each tau: test errors, forecasts that run freely, influence by lag, and delays."""
+    figure, axes = panels(4 * len(taus), width=4.4, height=3.0, columns=2)
     for i, tau in enumerate(taus):
         rows = [row for row in _finals(results) if row[0] == tau]
         errors_axis, free_axis, influence_axis, delay_axis = axes[4 * i : 4 * i + 4]
@@ -89,7 +89,7 @@ def picture(results: Mapping[Point, Readings], taus: Sequence[int]) -> Figure:
         _draw_growth(free_axis, rows)
         _draw_influence(influence_axis, [row for row in rows if row[1] == 1], tau)
         _draw_delays(delay_axis, [row for row in rows if row[1] > 1], tau)
-    legend(figure, axes, columns=6)
+    legend(figure, axes)
     return figure
 
 
