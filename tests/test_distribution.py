@@ -63,7 +63,7 @@ print(model.config.build())
 def test_the_command_names_the_missing_extra(python: Path, tmp_path: Path) -> None:
     done = _run(python.parent / "delayssm", "train", "copy-fixed", "ds4d", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("pip install 'delayssm[lab]'")
+    assert done.stderr.strip().endswith("pip install '.[lab]' in a clone")
     assert "Traceback" not in done.stderr
 
 

@@ -161,7 +161,8 @@ def delay_evidence(
     x, y = _data("inputs", inputs), _data("targets", targets)
     if x.shape[:2] != y.shape[:2]:
         raise ValueError(
-            f"inputs and targets must agree in batch and length, not {tuple(x.shape[:2])} and {tuple(y.shape[:2])}"
+            f"inputs and targets must agree in batch and length, not {tuple(x.shape[:2])} and {tuple(y.shape[:2])}; if "
+            "a sequence has one answer, put it at the last step, and at all others a negative token, or NaN"
         )
     random = np.random.default_rng(seed)
     valid = _valid(y)

@@ -45,7 +45,8 @@ H = 4
         (lambda: DelaySSM(H, 8, init="legs"), "init must be .* not 'legs'"),
         (lambda: DelaySSM(H, 8, input="none"), "input must be .* not 'none'"),
         (lambda: DelaySSM(H, 8, branch_fraction=1.0), r"branch_fraction must lie in \[0, 1\), not 1.0"),
-        (lambda: DelaySSM(H, 8, branch_fraction=(0.0, 0.5)), "two values inside"),
+        (lambda: DelaySSM(H, 8, branch_fraction=(0.0, 0.5)), r"a pair \(first, last\) of numbers"),
+        (lambda: DelaySSM(H, 8, branch_fraction=[0.1] * 4), r"or a tensor of shape \(4,\), \(4, 1\) or \(4, 4\)"),
         (lambda: DelaySSM(H, 8, branch_fraction=torch.ones(3) / 2), r"\(4, 1\) per channel, or \(4, 4\), not \(1, 3\)"),
         (lambda: DelaySSM(H, 8, branch_fraction=[[0.5], [0.1] * 4, [0.5], [0.5]]), r"not \(4, 1 or 4\)"),
         (lambda: DelaySSM(H, 8, phase=float("inf")), "phase must be a finite angle"),
@@ -141,6 +142,8 @@ def test_inputs(build: Build) -> None:
                 call()
     with pytest.raises(ValueError, match="step takes one token per row"):
         module.step(x, module.init_state(2))
+    with pytest.raises(TypeError, match=r"positions must be a tensor of whole numbers, .* not list"):
+        module(x, at=[[0], [1]])
     for lengths, message in (
         ([5, 6], r"between 0 and 5, the length of x, not \[5, 6\]"),
         ([-1, 5], "between 0 and 5"),

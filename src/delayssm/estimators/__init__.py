@@ -7,7 +7,7 @@ labels = DelayClassifier().fit(sequences, y).predict(others)
 try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError:
-    raise ImportError("delayssm.estimators needs scikit-learn: pip install 'delayssm[estimators]'") from None
+    raise ImportError("delayssm.estimators needs scikit-learn: pip install '.[estimators]' in a clone") from None
 
 from delayssm.estimators.classifier import DelayClassifier
 from delayssm.estimators.forecaster import DelayForecaster

@@ -10,6 +10,7 @@ from torch import Tensor
 from delayssm.estimators.series import pad
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.streaming import Streaming
+from delayssm.models.pooled import PooledModel
 from delayssm.models.series import SeriesModel
 from delayssm.system.spans import take
 
@@ -27,7 +28,7 @@ class Followed:
     def __init__(self, model: Streaming[Any], pieces: list[Tensor]) -> None:
         self.model = model
         self._state = model.init_state(len(pieces))
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder[Any] | None = None
         self.answers = self._advance(pieces)
 
     def advance(self, pieces: list[Tensor]) -> None:
@@ -42,7 +43,7 @@ class Followed:
     @torch.no_grad()
     def _advance(self, pieces: list[Tensor]) -> Tensor:
         chunk, lengths = pad(pieces)
-        if chunk.shape[1] == 1 and isinstance(self.model, SeriesModel):
+        if chunk.shape[1] == 1 and isinstance(self.model, SeriesModel | PooledModel):
             if self._decoder is None:
                 self._decoder = self.model.decoder(self._state)
             return self._decoder(chunk[:, 0]).clone()

@@ -23,7 +23,7 @@ class StreamingSession:
         self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         self.about: dict[str, Any] = json.loads(self.session.get_modelmeta().custom_metadata_map.get("delayssm", "{}"))
         if self.about.get("format") != "delayssm onnx stream 1":
-            raise ValueError(f"this is no model for streaming, but of format {self.about.get('format')!r}")
+            raise ValueError(f"not a streaming model: its format is {self.about.get('format')!r}")
         self.batch_size = batch_size
         self.reset()
 
@@ -35,10 +35,11 @@ class StreamingSession:
 
     def __call__(self, chunk: Any) -> np.ndarray:
         """Return the outputs for the next times of all streams, (batch, times, ...)."""
-        chunk, piece = np.asarray(chunk), self.about["piece"]
-        if len(chunk) != self.batch_size or chunk.shape[1] == 0:
-            raise ValueError(f"expected a time or more of {self.batch_size} streams, not an array of {chunk.shape}")
-        chunk = chunk.astype(self.about["input"]["dtype"], casting="same_kind", copy=False)
+        piece, described = self.about["piece"], self.about["input"]
+        chunk = np.asarray(chunk).astype(described["dtype"], casting="same_kind", copy=False)
+        wanted = (self.batch_size, max((1, *chunk.shape[1:2])), *described["shape"][2:])
+        if chunk.shape != wanted:
+            raise ValueError(f"expected an array of shape {wanted}, with one time or more, not {chunk.shape}")
         return np.concatenate([self._run(chunk[:, i : i + piece]) for i in range(0, chunk.shape[1], piece)], axis=1)
 
     def _run(self, chunk: np.ndarray) -> np.ndarray:

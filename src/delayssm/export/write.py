@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from delayssm.layers.checks import check_whole
 from delayssm.layers.delta_memory import DeltaMemory
 from delayssm.layers.streaming import Streaming
 from delayssm.storage import files
+from delayssm.storage.model_files import facts
 
 #: The numbers go up when the content of a file changes its meaning.
 STREAM, SEQUENCES = "delayssm onnx stream 1", "delayssm onnx sequences 1"
@@ -31,7 +32,7 @@ PIECE = 32
 OPSET = 18
 
 
-def export_stream(model: nn.Module, path: Path | str) -> None:
+def export_stream(model: nn.Module, path: Path | str, *, about: Mapping[str, Any] | None = None) -> None:
     """Write the streaming call of a model as ONNX: a chunk and the state in, outputs and the state after it out.
 
     Beside NAME.onnx stand NAME.json, which describes inputs, outputs and states, and streaming_session.py, which runs
@@ -44,6 +45,7 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
     Args:
         model: Model in evaluation mode.
         path: Path of the file, NAME.onnx. A file that is there is replaced.
+        about: Facts to keep with the model, such as names of classes, as JSON-able values.
     """
     path, model = Path(path), _checked(model, path)
     if any(getattr(module, "bidirectional", False) for module in model.modules()):
@@ -64,24 +66,27 @@ def export_stream(model: nn.Module, path: Path | str) -> None:
         }
         for name, t in state.items()
     ]
-    about = {
+    description = {
         "format": STREAM,
         "model": model.config.to_dict(),
+        "about": facts(about),
         "input": {"name": "x", **_tensor(x, "batch", "length")},
         "output": {"name": "y", **_tensor(y, "batch", "length")},
         "states": states,
         "piece": PIECE,
     }
     dynamic = {"x": {0: Dim("batch"), 1: Dim("length")}, "state": {name: {0: Dim("batch")} for name in state}}
-    content = _translated(stream_of_constants(model), {"x": x, "state": state}, dynamic, about)
+    content = _translated(stream_of_constants(model), {"x": x, "state": state}, dynamic, description)
     check.stream(content, model)
-    _write(path, content, about)
+    _write(path, content, description)
     from delayssm.export import streaming_session
 
     files.write(path.with_name("streaming_session.py"), Path(streaming_session.__file__).read_bytes())
 
 
-def export_sequences(model: nn.Module, path: Path | str, max_length: int) -> None:
+def export_sequences(
+    model: nn.Module, path: Path | str, max_length: int, *, about: Mapping[str, Any] | None = None
+) -> None:
     """Write a model for whole sequences as ONNX: one input, one output, any batch size and any length up to a bound.
 
     Beside NAME.onnx stands NAME.json, which describes the input and the output.
@@ -94,29 +99,31 @@ def export_sequences(model: nn.Module, path: Path | str, max_length: int) -> Non
         model: Model in evaluation mode.
         path: Path of the file, NAME.onnx. A file that is there is replaced.
         max_length: Length of the longest sequence. The file holds the kernels of all layers up to it.
+        about: Facts to keep with the model, such as names of classes, as JSON-able values.
     """
     path, model = Path(path), _checked(model, path)
     check_whole("max_length", max_length, 2)
     x = example(model, 2, 2)
     with torch.no_grad():
         y = model(x)
-    about = {
+    description = {
         "format": SEQUENCES,
         "model": model.config.to_dict(),
+        "about": facts(about),
         "input": {"name": "x", **_tensor(x, "batch", "length")},
         "output": {"name": "y", **_tensor(y, "batch", *(["length"] if y.ndim == 3 else []))},
         "max_length": max_length,
     }
     dynamic = {"x": {0: Dim("batch"), 1: Dim("length", max=max_length)}}
-    content = _translated(sequences_of_constants(model, max_length), {"x": x}, dynamic, about)
+    content = _translated(sequences_of_constants(model, max_length), {"x": x}, dynamic, description)
     check.sequences(content, model, max_length)
-    _write(path, content, about)
+    _write(path, content, description)
 
 
 def _checked(model: nn.Module, path: Path | str) -> Streaming[Any]:
     """Return a model after making sure that it can be exported to a path."""
     if missing := [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]:
-        raise ImportError(f"ONNX files need {', '.join(missing)}: pip install 'delayssm[onnx]'")
+        raise ImportError(f"ONNX files need {', '.join(missing)}: pip install '.[onnx]' in a clone")
     if Path(path).suffix != ".onnx":
         raise ValueError(f"the name of the file must end in .onnx, not {Path(path).name!r}")
     if not isinstance(model, Streaming):
@@ -139,17 +146,19 @@ def _tensor(t: Tensor, *dynamic: str) -> dict[str, Any]:
     return {"dtype": str(t.dtype).removeprefix("torch."), "shape": [*dynamic, *t.shape[len(dynamic) :]]}
 
 
-def _translated(graph: nn.Module, inputs: dict[str, Any], dynamic: dict[str, Any], about: dict[str, Any]) -> bytes:
+def _translated(
+    graph: nn.Module, inputs: dict[str, Any], dynamic: dict[str, Any], description: dict[str, Any]
+) -> bytes:
     """Return the content of an ONNX file, in which the description is, too."""
     from delayssm.export import operators
 
-    states = about.get("states", [])
+    states = description.get("states", [])
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             graph,
             kwargs=inputs,
-            input_names=[about["input"]["name"], *(state["input"] for state in states)],
-            output_names=[about["output"]["name"], *(state["output"] for state in states)],
+            input_names=[description["input"]["name"], *(state["input"] for state in states)],
+            output_names=[description["output"]["name"], *(state["output"] for state in states)],
             dynamic_shapes=dynamic,
             custom_translation_table=operators.table(),
             opset_version=OPSET,
@@ -159,7 +168,7 @@ def _translated(graph: nn.Module, inputs: dict[str, Any], dynamic: dict[str, Any
     assert program is not None
     proto = program.model_proto
     _strip(proto.graph)
-    proto.metadata_props.add(key="delayssm", value=json.dumps(about))
+    proto.metadata_props.add(key="delayssm", value=json.dumps(description))
     content: bytes = proto.SerializeToString()
     return content
 
@@ -192,8 +201,8 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _write(path: Path, content: bytes, about: dict[str, Any]) -> None:
+def _write(path: Path, content: bytes, description: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".json").unlink(missing_ok=True)  # it must never stand beside a model that it does not describe
     files.write(path, content)
-    files.write(path.with_suffix(".json"), json.dumps(about, indent=2).encode())
+    files.write(path.with_suffix(".json"), json.dumps(description, indent=2).encode())

@@ -11,7 +11,7 @@ model.generate(input_ids, attention_mask=attention_mask, max_new_tokens=20)
 try:
     from transformers import AutoConfig, AutoModelForCausalLM
 except ImportError as error:
-    raise ImportError(f"delayssm.hf needs an extra: pip install 'delayssm[hf]' ({error})") from error
+    raise ImportError(f"delayssm.hf needs an extra: pip install '.[hf]' in a clone ({error})") from error
 
 from delayssm.hf.cache import DS4DCache
 from delayssm.hf.config import DS4DConfig

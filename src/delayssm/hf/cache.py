@@ -47,7 +47,7 @@ class DS4DCache(Cache):  # type: ignore[misc]
     @state.setter
     def state(self, state: States | None) -> None:
         self._state = state
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder[States] | None = None
 
     def stream(self, model: TokenModel, x: Tensor, spans: Spans | None) -> Tensor:
         """Return the outputs of a model's backbone for a chunk of vectors (B, L, H)."""

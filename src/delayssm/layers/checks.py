@@ -127,6 +127,8 @@ def check_positions(at: Positions, x: Tensor) -> None:
     """Raise unless `at` has a row of positions for each row of x."""
     if at is None:
         return
+    if not isinstance(at, Tensor):
+        raise TypeError(f"positions must be a tensor of whole numbers, (batch, positions), not {type(at).__name__}")
     if at.ndim != 2 or at.shape[0] != x.shape[0] or at.dtype != torch.int64:
         raise ValueError(
             f"positions must be whole numbers (torch.int64), a row for each of the {len(x)} rows of x, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,20 +17,23 @@ from delayssm.layers.inputs import Tokens
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.layers.norms import BatchNorm
 from delayssm.system.memory import History, Rings
-from delayssm.system.state import State, States
+from delayssm.system.state import State, States, Streams
 
 if TYPE_CHECKING:
     from delayssm.backends.numba_decode import BlockTensors, HeadTensors, Program
 
 
-class Steps(Protocol):
+S = TypeVar("S", bound=Streams)
+
+
+class Steps(Protocol[S]):
     """A model that can be decoded."""
 
-    def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
+    def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
         """Return the output for one token per row, and the state after it."""
 
 
-class Decoder:
+class Decoder(Generic[S]):
     """A model bound to its streams and to the parameters as they were when it was made: the fastest way to go on.
 
     decoder = model.decoder(state)
@@ -41,7 +44,7 @@ class Decoder:
     side by side in several threads.
     """
 
-    def __init__(self, model: Steps, state: States) -> None:
+    def __init__(self, model: Steps[S], state: S) -> None:
         self._model, self._state = model, state
 
     @torch.no_grad()
@@ -51,15 +54,15 @@ class Decoder:
         return y
 
     @property
-    def state(self) -> States:
+    def state(self) -> S:
         """Streams as they are now."""
         return self._state
 
 
-class CompiledDecoder(Decoder):
+class CompiledDecoder(Decoder[States]):
     """A decoder that makes one compiled call."""
 
-    def __init__(self, model: Steps, state: States, program: Program) -> None:
+    def __init__(self, model: Steps[States], state: States, program: Program) -> None:
         super().__init__(model, state)
         self._program = program
         self._usages = state.usages()
@@ -90,7 +93,7 @@ class CompiledDecoder(Decoder):
 
 
 @torch.no_grad()
-def bind(model: Any, state: States) -> Decoder:
+def bind(model: Any, state: States) -> Decoder[States]:
     """Return the compiled decoder of a model where there is one, and else the one that calls its `step`."""
     check_state(state, States)
     state.require_unspent()

@@ -39,6 +39,8 @@ class DelaySSMConfig(DiagonalSSMConfig):
     def __post_init__(self) -> None:
         fraction = _to_lists(self.branch_fraction)
         one_row = isinstance(self.branch_fraction, torch.Tensor | np.ndarray) and self.branch_fraction.ndim == 1
+        if not one_row and isinstance(fraction, list | tuple) and len(fraction) != 2 and not _has_rows(fraction):
+            raise self._no_pair(fraction)
         object.__setattr__(self, "branch_fraction", [fraction] if one_row else fraction)
         object.__setattr__(self, "delays", _to_lists(self.delays))
         super().__post_init__()
@@ -54,9 +56,9 @@ class DelaySSMConfig(DiagonalSSMConfig):
 
     def _check_fraction(self) -> None:
         H, n, fraction = self.d_model, self.d_state // 2, cast(Any, self.branch_fraction)
-        if isinstance(fraction, tuple) and not (fraction and isinstance(fraction[0], tuple)):
-            if len(fraction) != 2 or not 0 < min(fraction) <= max(fraction) < 1:
-                raise ValueError(f"branch_fraction is spread between two values inside (0, 1), not {fraction}")
+        if isinstance(fraction, tuple) and not _has_rows(fraction):
+            if not 0 < min(fraction) <= max(fraction) < 1:
+                raise self._no_pair(fraction)
             return
         rows = fraction if isinstance(fraction, tuple) else ((fraction,),)
         lengths = {len(row) for row in rows}
@@ -67,6 +69,13 @@ class DelaySSMConfig(DiagonalSSMConfig):
             )
         if wrong := [p for row in rows for p in row if not 0 <= p < 1]:
             raise ValueError(f"branch_fraction must lie in [0, 1), not {wrong[0]}")
+
+    def _no_pair(self, fraction: Any) -> ValueError:
+        H, n = self.d_model, self.d_state // 2
+        return ValueError(
+            "branch_fraction must be one number, a pair (first, last) of numbers inside (0, 1), or a tensor of shape "
+            f"({n},), ({H}, 1) or ({H}, {n}), not {fraction}"
+        )
 
     def _check_delays(self) -> None:
         delays = cast(Any, self.delays)
@@ -82,6 +91,10 @@ class DelaySSMConfig(DiagonalSSMConfig):
                 f"a delay of {wrong[0]:g} steps is outside [1, {self.max_delay - 1}]; raise max_delay (now "
                 f"{self.max_delay}) or move the delay"
             )
+
+
+def _has_rows(fraction: Any) -> bool:
+    return any(isinstance(row, list | tuple) for row in fraction)
 
 
 def _to_lists(value: Any) -> Any:

@@ -47,12 +47,17 @@ class Tokens(nn.Embedding):
 
     @property
     def config(self) -> TokensConfig:
-        """What decides this layer, as large as it is now."""
+        """Everything that defines this layer, as large as it is now."""
         return TokensConfig(self.num_embeddings, self.embedding_dim)
 
     def forward(self, x: Int[Tensor, "B L"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """Return the vectors of tokens. Padding may hold any number."""
         return super().forward(self.checked(x, lengths))
+
+    def check_one_time(self, x: Tensor) -> None:
+        """Raise unless x is one token per row."""
+        if x.ndim != 1:
+            raise ValueError(f"expected one token per row, shape (batch,), not {tuple(x.shape)}")
 
     def checked(self, x: Tensor, lengths: Lengths = None) -> Tensor:
         """Return x with zeros in its padding, after making sure that it is made of tokens."""
@@ -107,10 +112,17 @@ class Values(nn.Linear):
 
     @property
     def config(self) -> ValuesConfig:
-        """What decides this layer."""
+        """Everything that defines this layer."""
         return self._config
 
     def forward(self, x: Float[Tensor, "B L F"], lengths: Lengths = None) -> Float[Tensor, "B L H"]:
         """Return the vectors of values. Padding may hold anything, NaN included, also in the backward pass."""
         check_sequence(x, self.in_features, self.weight.dtype, "features")
         return super().forward(without_padding(x, check_lengths(lengths, x)))
+
+    def check_one_time(self, x: Tensor) -> None:
+        """Raise unless x has the values of one time for each row."""
+        if x.ndim != 2:
+            raise ValueError(
+                f"expected the values of one time, shape (batch, {self.in_features}), not {tuple(x.shape)}"
+            )

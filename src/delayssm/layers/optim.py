@@ -6,9 +6,11 @@ A module declares the rules of its own parameters, all of them, in a class attri
 """
 
 import enum
+import math
+from numbers import Real
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class Rule(enum.Enum):
@@ -61,6 +63,8 @@ def param_groups(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"param_groups takes the model itself, not its parameters or a {type(model).__name__}")
+    for name, rate in (("lr", lr), ("dt_lr", dt_lr), ("dynamics_lr", dynamics_lr), ("weight_decay", weight_decay)):
+        _check_rate(name, rate)
     groups: dict[tuple[Rule, float], dict[str, Any]] = {}
     seen: set[nn.Parameter] = set()
     for module in model.modules():
@@ -78,6 +82,16 @@ def param_groups(
                 groups.setdefault((rule, rate), group)["params"].append(parameter)
     order = list(reversed(Rule))
     return [groups[key] for key in sorted(groups, key=lambda key: (order.index(key[0]), key[1]))]
+
+
+def _check_rate(name: str, rate: Any) -> None:
+    """Raise unless a rate is a number of at least 0; None stands for the rate that each class declares."""
+    if rate is None and name in ("dt_lr", "dynamics_lr"):
+        return
+    if isinstance(rate, Tensor) and rate.ndim == 0:  # torch's optimisers take tensors, too
+        rate = rate.item()
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) < math.inf:
+        raise ValueError(f"{name} must be a number of at least 0, not {rate!r}")
 
 
 def _rule(module: nn.Module, name: str, parameter: nn.Parameter) -> Rule:

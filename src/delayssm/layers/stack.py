@@ -90,7 +90,7 @@ class Stack(Streaming[States], Pretrained):
             after.append(part)
         return x, States(tuple(after), state.origin)
 
-    def decoder(self, state: States) -> Decoder:
+    def decoder(self, state: States) -> Decoder[States]:
         """Return this stack bound to streams and to the parameters as they are now: the fastest way to go on."""
         return decoding.bind(self, state)
 

@@ -87,7 +87,7 @@ class Streaming(nn.Module, ABC, Generic[S]):
 
     @property
     def config(self) -> Config:
-        """What decides this module. It can be written as JSON and built again."""
+        """Everything that defines this module. It can be written as JSON and built again."""
         raise TypeError(
             f"{type(self).__name__} has no configuration, so it cannot be saved; give it a property `config`"
         )

@@ -11,7 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from delayssm.config import Config, Device
-from delayssm.layers.checks import Lengths, check_lengths, check_module, check_state, check_whole
+from delayssm.layers import decoding
+from delayssm.layers.checks import Lengths, check_lengths, check_module, check_rows, check_state, check_whole
+from delayssm.layers.decoding import Decoder
 from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
 from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
@@ -191,8 +193,13 @@ class PooledModel(Streaming[PooledState], Pretrained):
     @torch.no_grad()
     def step(self, x: Tensor, state: PooledState) -> tuple[Float[Tensor, "B O"], PooledState]:
         """Return the answer if the sequence ended after one more time, and the state after it."""
+        self.inputs.check_one_time(x)
         y, state = self.stream(x.unsqueeze(1), state)
         return y[:, 0], state
+
+    def decoder(self, state: PooledState) -> Decoder[PooledState]:
+        """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
+        return PooledDecoder(self, state)
 
     def extra_repr(self) -> str:
         return f"pooling={self.pooling!r}"
@@ -218,6 +225,33 @@ class PooledModel(Streaming[PooledState], Pretrained):
 
     def _normalise(self, y: Tensor, spans: Spans | None) -> Tensor:
         return y if self.norm is None else normalise(self.norm, y, spans)
+
+
+class PooledDecoder(Decoder[PooledState]):
+    """A `PooledModel` whose stack makes one compiled call per time."""
+
+    def __init__(self, model: PooledModel, state: PooledState) -> None:
+        check_state(state, PooledState)
+        if model.norm is not None:
+            require_streamable(model.norm)
+        super().__init__(model, state)
+        self._pooled, self._stack = model, decoding.bind(model.backbone, state.backbone)
+        self._total, self._count = state.total, state.position.clone()
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:
+        model = self._pooled
+        model.inputs.check_one_time(x)
+        check_rows(x, self._state.batch_size)
+        y = self._stack(model.inputs(x.unsqueeze(1))[:, 0])
+        y = model._normalise(y.unsqueeze(1), None)[:, 0]
+        self._total, self._count = self._total + y, self._count + 1
+        answer: Tensor = model.head(self._total / self._count.unsqueeze(1) if model.pooling == "mean" else y)
+        return answer
+
+    @property
+    def state(self) -> PooledState:
+        return PooledState(self._stack.state, self._total, self._state.origin)
 
 
 @dataclass(frozen=True)
@@ -272,7 +306,7 @@ class PairModel(Pretrained):
 
     @property
     def config(self) -> PairModelConfig:
-        """What decides this model."""
+        """Everything that defines this model."""
         return PairModelConfig(self.encoder.config, self.outputs)
 
     def reset_parameters(self) -> None:

@@ -89,12 +89,11 @@ class SeriesModel(Streaming[States], Pretrained):
     @torch.no_grad()
     def step(self, x: Float[Tensor, "B F"], state: States) -> tuple[Float[Tensor, "B O"], States]:
         """Return the answers to the values of one time, and the state after it."""
-        if x.ndim != 2:
-            raise ValueError(f"step takes the values of one time, shape (batch, features), not {tuple(x.shape)}")
+        self.inputs.check_one_time(x)
         y, state = self.stream(x.unsqueeze(1), state)
         return y[:, 0], state
 
-    def decoder(self, state: States) -> Decoder:
+    def decoder(self, state: States) -> Decoder[States]:
         """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
         return SeriesDecoder(self, state)
 
@@ -139,7 +138,7 @@ class SeriesModel(Streaming[States], Pretrained):
         return answer
 
 
-class SeriesDecoder(Decoder):
+class SeriesDecoder(Decoder[States]):
     """A `SeriesModel` whose stack makes one compiled call per time."""
 
     def __init__(self, model: SeriesModel, state: States) -> None:
@@ -148,9 +147,8 @@ class SeriesDecoder(Decoder):
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
+        self._series.inputs.check_one_time(x)
         check_rows(x, self._state.batch_size)
-        if x.ndim != 2:
-            raise ValueError(f"a decoder takes the values of one time, shape (batch, features), not {tuple(x.shape)}")
         return self._series._answer(self._stack(self._series.inputs(x.unsqueeze(1))[:, 0]))
 
     @property

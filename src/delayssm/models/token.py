@@ -97,12 +97,11 @@ class TokenModel(Streaming[States], Pretrained):
     @torch.no_grad()
     def step(self, x: Int[Tensor, " B"], state: States) -> tuple[Float[Tensor, "B V"], States]:
         """Return logits for one token per row, and the state after it."""
-        if x.ndim != 1:
-            raise ValueError(f"step takes one token per row, shape (batch,), not {tuple(x.shape)}")
+        self.embedding.check_one_time(x)
         y, state = self.stream(x.unsqueeze(1), state)
         return y[:, 0], state
 
-    def decoder(self, state: States) -> Decoder:
+    def decoder(self, state: States) -> Decoder[States]:
         """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
         return decoding.bind(self, state)
 

@@ -39,6 +39,16 @@ class Saved(NamedTuple):
     path: Path
 
 
+def facts(about: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what is to be kept with a model, after making sure that it can be written as JSON."""
+    for name, fact in (about or {}).items():
+        try:
+            json.dumps({name: fact})
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"about[{name!r}] cannot be written as JSON: {error}") from None
+    return dict(about or {})
+
+
 def write(
     directory: Path,
     config: Mapping[str, Any],
@@ -47,7 +57,7 @@ def write(
     about: Mapping[str, Any] | None,
 ) -> None:
     """Write what `Pretrained.save_pretrained` writes. A card that is None leaves the one in the directory alone."""
-    text = json.dumps({"format": FORMAT, **config, "about": dict(about or {})}, indent=2)
+    text = json.dumps({"format": FORMAT, **config, "about": facts(about)}, indent=2)
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"{directory} is a file; choose another directory for the model")
     files.make_directory(directory)

@@ -29,7 +29,7 @@ class Pretrained(nn.Module):
 
     @property
     def config(self) -> Config:
-        """What decides this model. It can be written as JSON and built again."""
+        """Everything that defines this model. It can be written as JSON and built again."""
         raise TypeError(f"{type(self).__name__} has no configuration, so it cannot be saved")
 
     def save_pretrained(
@@ -137,7 +137,7 @@ def _hub() -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise ImportError("models on the Hugging Face Hub need an extra: pip install 'delayssm[hub]'") from None
+        raise ImportError("models on the Hugging Face Hub need an extra: pip install '.[hub]' in a clone") from None
     return huggingface_hub
 
 

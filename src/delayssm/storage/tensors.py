@@ -36,9 +36,9 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except (SafetensorError, OSError) as error:
-        raise Damaged(f"{path} is damaged, or no {kind!r}: {error}") from error
+        raise Damaged(f"{path} is damaged, or not a file of the format {kind!r}: {error}") from error
     if (found := about.pop("format", None)) != kind:
-        raise Damaged(f"{path} is no {kind!r}, which is what can be read here: its format is {found!r}")
+        raise Damaged(f"{path} has the format {found!r}, but {kind!r} is expected")
     if about.pop("digest", None) != _digest(tensors, about):
         raise Damaged(f"{path} is damaged: its content does not match its checksum")
     return tensors, about

@@ -82,4 +82,4 @@ def missing(error: ModuleNotFoundError) -> str:
     if package in ("", "delayssm", "delayssm_lab"):
         return str(error)
     extra = {"transformers": "baselines", "ray": "ray"}.get(package, "lab")
-    return f"{package} is not installed; install the {extra} extra: pip install 'delayssm[{extra}]'"
+    return f"{package} is not installed; install the {extra} extra: pip install '.[{extra}]' in a clone"

@@ -30,7 +30,7 @@ def command(out: Path = Path("runs/demo"), steps: int = 400) -> None:
     print('A trained model hears a recording of "yes", and says what it thinks after each sixteenth of a second:')
     listen.command(pretrained.directory("listener") / "yes.wav", out=out / "listener.png")
     forecast(out / "forecast.png")
-    print("Now DS4D and S4D learn to copy what they saw 1,024 steps ago.", flush=True)
+    print("Now DS4D and S4D learn to copy what they saw 1,056 steps before.", flush=True)
     runs = [
         replace(run, training=replace(run.training, steps=steps, batch_size=16, evaluate_every=25, validation_size=64))
         for run in grid(["copy-fixed"], ["ds4d", "s4d"], "paper", [4e-3])

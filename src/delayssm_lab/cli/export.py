@@ -24,13 +24,15 @@ def command(
         max_length: Length of the longest sequence, for a model of whole sequences.
     """
     from delayssm.export import export_sequences, export_stream
-    from delayssm.storage.pretrained import Pretrained
+    from delayssm.storage.pretrained import Pretrained, read_about
     from delayssm_lab.training.checkpoint import model_directory
 
     check_at_least(2, max_length=max_length)
-    model = Pretrained.from_pretrained(model_directory(directory))
+    source = model_directory(directory)
+    model, about = Pretrained.from_pretrained(source), read_about(source)
     if max_length is None:
-        export_stream(model, out)
+        export_stream(model, out, about=about)
+        print(f"Wrote {out.resolve()}, and beside it {out.stem}.json and streaming_session.py, which runs it")
     else:
-        export_sequences(model, out, max_length)
-    print(f"Wrote {out.resolve()}, and {out.stem}.json beside it")
+        export_sequences(model, out, max_length, about=about)
+        print(f"Wrote {out.resolve()}, and beside it {out.stem}.json")

@@ -15,6 +15,7 @@ from delayssm.layers.block import Block
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.layer import DS4D, S4D
 from delayssm.system.memory import History
+from delayssm.system.state import States
 from delayssm_lab.measure.dense import DenseStep
 from delayssm_lab.measure.stacks import StackSize
 from delayssm_lab.models.specs import GPT2Spec, MambaSpec
@@ -81,7 +82,7 @@ class StackStreams(Streams):
         super().__init__(tokens)
         self.model = build(stack, tokens, self.length)
         self._max_length = self.length if bounded else None
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder[States] | None = None
 
     def start(self, position: int) -> Step:
         return self.start_rows([position] * self.batch_size)

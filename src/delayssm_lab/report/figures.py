@@ -115,8 +115,8 @@ def forecasts(true: NDArray[np.float64], predicted: NDArray[np.float64], ahead: 
     """Return a figure of a series, (times,), and of what was forecast for each time so many steps before it."""
     figure, (axis,) = panels(1, width=9, height=3, columns=1)
     axis.set_ylabel("value")
-    axis.plot(true, color="#555555", linewidth=1.5, label="what came true")
-    axis.plot(predicted, color="#c0392b", linewidth=1.2, linestyle="--", label=f"as forecast {ahead} steps before")
+    axis.plot(true, color="#555555", linewidth=1.5, label="actual")
+    axis.plot(predicted, color="#c0392b", linewidth=1.2, linestyle="--", label=f"forecast {ahead} steps ahead")
     axis.set_xlabel("time (steps)")
     axis.set_xlim(0, len(true) - 1)
     legend(figure, [axis])

@@ -20,7 +20,7 @@ def sweep(
     try:
         import ray
     except ImportError:
-        raise ImportError("sweeps on a cluster need the ray extra: pip install 'delayssm[ray]'") from None
+        raise ImportError("sweeps on a cluster need the ray extra: pip install '.[ray]' in a clone") from None
     directories, done = prepare(runs, Path(root).resolve())
     started_here = not ray.is_initialized()
     if started_here:

@@ -121,7 +121,13 @@ def extend(directory: Path, steps: int) -> None:
             )
         saved = checkpoint.load_training(directory, run)
         if saved is not None:
-            logbook.check_evaluations(directory, logbook.read_metrics(directory, run), saved.progress, longer)
+            metrics = logbook.read_metrics(directory, run)
+            logbook.check_evaluations(directory, metrics, saved.progress, longer)
+            if logbook.ends_early(run, metrics, saved.progress.best_step):
+                raise ValueError(
+                    f"{directory} has reached its target or exhausted its patience, so more steps would change "
+                    "nothing; train a run without target and patience in a directory of its own"
+                )
         # In this order, because a summary beside the new configuration would be one of the longer run.
         logbook.remove_summary(directory)
         save(directory, longer, environment)

@@ -59,6 +59,15 @@ def read_metrics(directory: Path, run: Run) -> list[Metrics]:
     return metrics
 
 
+def ends_early(run: Run, metrics: Sequence[Metrics], best_step: int) -> bool:
+    """Return whether a run has reached its target, or exhausted its patience."""
+    metric, target, patience = run.task.metric, run.training.target, run.training.patience
+    last_two = [entry[metric.value] for entry in metrics[-2:]]
+    reached = target is not None and len(last_two) == 2 and not any(metric.better(target, value) for value in last_two)
+    without_improvement = sum(entry["step"] > best_step for entry in metrics)
+    return reached or (patience is not None and without_improvement >= patience)
+
+
 def check_evaluations(directory: Path, metrics: Sequence[Metrics], progress: TrainingProgress, run: Run) -> None:
     """Raise if a run cannot go on from what it has done so far, because its number of steps was changed meanwhile.
 

@@ -91,7 +91,7 @@ def read(path: Path) -> Record:
     content = disk.parse(files.read(path), str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
-        raise ValueError(f"{path} is no {FORMAT!r}, which is what can be read here: its format is {found!r}")
+        raise ValueError(f"{path} has the format {found!r}, but {FORMAT!r} is expected")
     run, environment = from_json(content, path)
     names = "date", "metrics", "summary", "fingerprint", "delays", "answers"
     if missing := [name for name in names if name not in content]:

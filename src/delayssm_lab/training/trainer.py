@@ -38,6 +38,7 @@ from delayssm_lab.training.logbook import (
     Summary,
     add_metrics,
     check_evaluations,
+    ends_early,
     read_metrics,
     read_summary,
     write_metrics,
@@ -278,16 +279,7 @@ class Trainer:
             checkpoint.save_training(self.directory, tensors, self.progress, self.run)
 
     def _done(self) -> bool:
-        target, patience = self.training.target, self.training.patience
-        last_two = [entry[self.metric.value] for entry in self.metrics[-2:]]
-        reached = (
-            target is not None
-            and len(last_two) == 2
-            and not any(self.metric.better(target, value) for value in last_two)
-        )
-        without_improvement = sum(entry["step"] > self.progress.best_step for entry in self.metrics)
-        exhausted = patience is not None and without_improvement >= patience
-        return reached or exhausted or self.progress.step >= self.steps
+        return self.progress.step >= self.steps or ends_early(self.run, self.metrics, self.progress.best_step)
 
     def _summarise(self) -> Summary:
         progress, name = self.progress, self.metric.value

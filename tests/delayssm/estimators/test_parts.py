@@ -212,7 +212,7 @@ def test_loading_the_wrong_thing_is_an_error(tmp_path: Path) -> None:
 def test_without_scikit_learn_the_error_names_the_extra() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import delayssm.estimators"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.strip().endswith("pip install 'delayssm[estimators]'")
+    assert done.stderr.strip().endswith("pip install '.[estimators]' in a clone")
 
 
 def test_the_documentation_has_all_arguments() -> None:

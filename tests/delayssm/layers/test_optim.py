@@ -37,6 +37,14 @@ def test_param_groups() -> None:
     torch.optim.AdamW(param_groups(model, 1e-2, **options)).step()
 
 
+@pytest.mark.parametrize("name", ["lr", "dt_lr", "dynamics_lr", "weight_decay"])
+@pytest.mark.parametrize("rate", ["1e-3", -1, float("nan"), float("inf"), True])
+def test_rates_must_be_numbers(name: str, rate: object) -> None:
+    options = {"lr": 1e-3, name: rate}
+    with pytest.raises(ValueError, match=rf"^{name} must be a number of at least 0, not {rate!r}"):
+        param_groups(S4D(8, 4), **options)  # type: ignore[arg-type]
+
+
 def test_param_groups_skip_frozen_and_shared_parameters() -> None:
     layer = DS4D(8, 4, 30)
     model = nn.ModuleList([Block(layer), Block(layer)])

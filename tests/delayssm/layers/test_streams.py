@@ -261,7 +261,7 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"a": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="is no 'delayssm state 4'"):
+    with pytest.raises(ValueError, match=r"has the format .* but 'delayssm state 4' is expected"):
         stack.load_state(path)
     with pytest.raises(FileNotFoundError):
         stack.load_state(tmp_path / "absent")

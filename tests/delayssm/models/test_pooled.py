@@ -39,6 +39,25 @@ def test_a_running_answer_is_that_of_the_sequence_so_far(pooling: str, norm: str
 
 
 @every_pooling
+@pytest.mark.parametrize("norm", ["batch", "layer", None])
+@pytest.mark.parametrize("inputs", [Values(3, 8), Tokens(7, 8)])
+def test_a_decoder_answers_as_steps_do(pooling: str, norm: str | None, inputs: Values | Tokens) -> None:
+    model = _model(pooling, norm, inputs)
+    x = torch.randn(3, 12, 3) if isinstance(inputs, Values) else torch.randint(7, (3, 12))
+    spans = Spans(start=torch.tensor([0, 2, 5]), stop=torch.tensor([6, 6, 6]))
+    with torch.no_grad():
+        _, state = model.stream(x[:, :6], model.init_state(3), spans)
+        stepped, decoder = state.clone(), model.decoder(state)
+        for t in range(6, 11):
+            expected, stepped = model.step(x[:, t], stepped)
+            torch.testing.assert_close(decoder(x[:, t]), expected, atol=1e-6, rtol=1e-6)
+        answer, _ = model.step(x[:, 11], decoder.state)
+        torch.testing.assert_close(answer, model.step(x[:, 11], stepped)[0], atol=1e-6, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"expected (the values of one time|one token per row), shape \(batch, ?3?\)"):
+        decoder(x)
+
+
+@every_pooling
 def test_streams_can_be_stepped_selected_reset_and_saved(pooling: str, tmp_path: Path) -> None:
     model = _model(pooling)
     x = torch.randn(3, 9, 3)

@@ -56,7 +56,7 @@ def test_a_model_goes_to_the_hub_and_comes_back(tmp_path: Path) -> None:
         (None, "nobody/model is no directory here, and could not be downloaded from the Hub: "),
         ({}, "nobody/model is no directory here, and could not be downloaded from the Hub: "),
         ({"pytorch_model.bin": b"\x80\x04"}, "could not be downloaded from the Hub: "),
-        ({WEIGHTS: b"\x80\x04"}, "is damaged, or no 'delayssm model 1'"),
+        ({WEIGHTS: b"\x80\x04"}, "is damaged, or not a file of the format 'delayssm model 1'"),
     ],
     ids=["no repository", "an empty one", "a pickle", "damaged"],
 )

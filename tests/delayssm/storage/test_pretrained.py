@@ -80,7 +80,7 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"a": torch.zeros(3)}, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="is no 'delayssm model 1'"):
+    with pytest.raises(ValueError, match=r"has the format .* but 'delayssm model 1' is expected"):
         TokenModel.from_pretrained(tmp_path)
     _model().save_pretrained(tmp_path)
     with pytest.raises(TypeError, match="holds a TokenModel, not a PairModel"):

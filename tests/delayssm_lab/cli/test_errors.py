@@ -29,7 +29,7 @@ def test_a_missing_extra_is_named(hidden: str, arguments: str, extra: str, tmp_p
     call = f"sys.argv = ['delayssm', *{arguments.split()}]; from delayssm_lab.cli import main; main()"
     code, out, errors = finish(start("-c", f"import os; os.chdir({str(tmp_path)!r}); {hide}; {call}"))
     assert code == 1
-    assert f"pip install 'delayssm[{extra}]'" in errors
+    assert f"pip install '.[{extra}]' in a clone" in errors
     assert errors.count("\n") == 1
     assert out == ""
     assert not list(tmp_path.iterdir())
@@ -42,7 +42,7 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
     assert out.count("│\n") == 8 + 24 + 2  # delayed memory, general benchmarks, language
     assert "GPT-2" not in out
     assert "The other models are left out: transformers is not installed" in out
-    assert "pip install 'delayssm[baselines]'" in out
+    assert "pip install '.[baselines]' in a clone" in out
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,16 @@ from tests.support.command_line import Here
 
 def test_a_stream(tmp_path: Path, here: Here) -> None:
     model = TokenModel(9, Stack([Block(DS4D(6, 8, 20))])).eval()
-    model.save_pretrained(tmp_path / "run" / "best")
+    model.save_pretrained(tmp_path / "run" / "best", about={"letters": "abcdefghi"})
     code, out, errors = here("export", tmp_path / "run", tmp_path / "new" / "out.onnx")
     assert code == 0, errors
     assert f"Wrote {tmp_path / 'new' / 'out.onnx'}" in out
     assert errors == ""
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"out.onnx", "out.json", "streaming_session.py"}
     x = torch.randint(9, (1, 50))
-    y = StreamingSession(tmp_path / "new" / "out.onnx")(x.numpy())
+    session = StreamingSession(tmp_path / "new" / "out.onnx")
+    assert session.about["about"] == {"letters": "abcdefghi"}
+    y = session(x.numpy())
     with torch.no_grad():
         assert np.abs(y - model(x).numpy()).max() <= 1e-5
 

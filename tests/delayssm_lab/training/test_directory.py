@@ -190,9 +190,8 @@ def _states_agree(a: Path, b: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize("target", [None, 0.0], ids=["to the end", "stopped early"])
-def test_an_extended_run_is_the_longer_run(target: float | None, tmp_path: Path) -> None:
-    short, long = (create(tmp_path / str(n), tiny(steps=n, target=target, lr=1e-2)) for n in (8, 20))
+def test_an_extended_run_is_the_longer_run(tmp_path: Path) -> None:
+    short, long = (create(tmp_path / str(n), tiny(steps=n, lr=1e-2)) for n in (8, 20))
     training.train(short, Silent())
     directory.extend(short, 20)
     assert read_summary(short) is None
@@ -206,7 +205,7 @@ def test_an_extended_run_is_the_longer_run(target: float | None, tmp_path: Path)
     assert [{k: v for k, v in end.items() if k not in times} for end in ends[:1]] == [
         {k: v for k, v in end.items() if k not in times} for end in ends[1:]
     ]
-    assert ends[0]["steps"] == (20 if target is None else 8)
+    assert ends[0]["steps"] == 20
 
 
 def test_an_extension_that_is_killed_at_once_goes_on(copy: Path) -> None:
@@ -224,6 +223,9 @@ def test_an_extension_that_is_killed_at_once_goes_on(copy: Path) -> None:
         (tiny(LSTM, steps=8, schedule=Cosine()), 12, "has the schedule Cosine, by which the learning rate depends"),
         (tiny(LSTM, steps=8, schedule=MultiStep(at=(0.5,))), 12, "has the schedule MultiStep"),
         (tiny(LSTM, steps=6), 12, "was evaluated after step 6, which a run of 12 steps that is evaluated every 4"),
+        (tiny(LSTM, steps=8, target=0.0), 12, "has reached its target or exhausted its patience, so more steps"),
+        (tiny(LSTM, steps=20, target=0.0), 40, "has reached its target"),
+        (tiny(LSTM, steps=20, lr=1e-9, patience=1), 40, "exhausted its patience"),
     ],
 )
 def test_runs_that_cannot_be_extended(run: Run, steps: int, message: str, tmp_path: Path) -> None:
