@@ -13,7 +13,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
+
+settings.register_profile("untimed", deadline=None)  # the machine may be busy
+settings.load_profile("untimed")
 
 os.environ["TRITON_INTERPRET"] = "1"  # GPU kernels run on CPU tensors; read when triton is imported
 MATHEMATICS = ["convolution", "kernel", "mixing", "pairs", "parameters", "recurrence", "spans"]

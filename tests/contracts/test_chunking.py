@@ -20,7 +20,7 @@ from tests.support.numerics import relative_rms
     batch=st.integers(1, 3),
     max_length=st.sampled_from([None, 90, 91, 400]),
 )
-@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @torch.no_grad()
 def test_any_chunking_is_one_pass(
     build: Build, backend: str, cuts: list[int], batch: int, max_length: int | None

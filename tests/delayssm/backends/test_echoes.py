@@ -107,7 +107,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(j=st.integers(0, ECHOES - 1), decay=st.floats(1e-4, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_nothing_is_heard_of_an_echo_after_its_end(j: int, decay: float) -> None:
     end = _duration.py_func(j, decay)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delayssm.backends import numba_convolution, numba_fft
@@ -34,7 +34,6 @@ def test_butterflies(radix: int) -> None:
 
 
 @given(st.integers(1, 100_000))
-@settings(deadline=None)
 def test_sizes_are_near(length: int) -> None:
     """Products of 64 and small primes are at most a third apart, and closer the longer they are."""
     ring = Ring.at_least(length)

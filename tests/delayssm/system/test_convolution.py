@@ -63,7 +63,7 @@ LENGTHS = st.sampled_from([1, 2, 63, 64, 65, 320, 4096, 4097, 70_000]) | st.inte
     dtype=st.sampled_from([torch.float32, torch.float64]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_transform_over_channels_equals_torch(
     length: int, batch: int, width: int, directions: int, dtype: torch.dtype, seed: int
 ) -> None:

@@ -24,7 +24,7 @@ from tests.support.numerics import channels, relative_rms
     more=st.integers(0, 40),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pieces_of_a_convolution(backend: str, channels: int, chunks: list[int], more: int, seed: int) -> None:
     """Any chunks, rows of different age, any response: the pieces are those of the convolution as a whole."""
     run, generator = {"eager": eager, "numba": numba_cpu}[backend], torch.Generator().manual_seed(seed)

@@ -91,7 +91,7 @@ def test_dynamics_are_shared_by_groups_of_equal_size() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_stable_for_any_finite_parameters(dtype: torch.dtype, data: st.DataObject) -> None:
     width = 32 if dtype == torch.float32 else 64
     anything = st.floats(allow_nan=False, allow_infinity=False, width=width)

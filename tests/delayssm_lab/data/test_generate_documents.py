@@ -129,7 +129,7 @@ def test_the_language_is_the_same_in_all_splits() -> None:
 
 
 @given(st.integers(2, 36), st.integers(1, 9), st.integers(1, 30), st.integers(1, 60), st.integers(0, 60))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_any_sizes(topics: int, words: int, common: int, shortest: int, more: int) -> None:
     generator = DocumentGenerator(topics=topics, words=words, common=common, length=(shortest, shortest + more))
     for label, *both in generator.pairs(4, 0, 1):

@@ -216,7 +216,7 @@ def test_all_small_trees_and_no_more() -> None:
 
 
 @given(st.integers(1, 5), st.integers(2, 5), st.floats(0.3, 0.9), st.integers(1, 20), st.integers(0, 3))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_any_settings(depth: int, most: int, probability: float, low: int, seed: int) -> None:
     shapes = ListOpsGenerator(
         max_depth=depth, max_args=most, operator_probability=probability, min_length=0, max_length=low + 2

@@ -29,7 +29,7 @@ HASHES = ["c3567d62a27d", "4898abd87f0d", "ccedf790894d", "d5bfc9a1a7dd"]
 
 
 @given(st.integers(0, 2**63), st.integers(0, 10**9), st.integers(1, 40), st.integers(0, 39))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_an_image_depends_on_seed_and_number_alone(seed: int, first: int, count: int, at: int) -> None:
     images, labels = HARD.images(count, seed, first)
     alone, label = HARD.images(1, seed, first + at % count)

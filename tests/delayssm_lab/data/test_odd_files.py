@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delayssm_lab.data.catalogue import find
@@ -93,7 +93,6 @@ def test_a_bit_turned_over_in_a_compressed_tar(tmp_path: Path) -> None:
         TarArchive(tmp_path / "b.tar.gz")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 3)), min_size=1, max_size=5), st.integers(1_000, 200_000)
 )

@@ -55,7 +55,7 @@ def test_what_is_written_is_read() -> None:
     found.check()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_pieces_come_back(pieces: list[bytes]) -> None:
     with Writer("toys") as writer:

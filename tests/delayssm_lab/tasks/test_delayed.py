@@ -112,7 +112,7 @@ def test_data_tokens_are_uniform() -> None:
     st.integers(0, 5),
     st.integers(20, 60),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_any_sizes(mapping: Copy | Sum | WeightedSum, length: int, lag: int, spread: int, vocabulary: int) -> None:
     task = DelayedMemory(mapping, (lag, lag + spread), vocabulary, length)
     batch = task.batch(0, Split.TRAIN, range(4))

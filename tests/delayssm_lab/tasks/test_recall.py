@@ -79,7 +79,7 @@ def associative(draw: st.DrawFn) -> AssociativeRecall:
 
 
 @given(associative(), st.integers(0, 2**40))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_every_key_is_unique_and_asked_for_once_after_its_value(task: AssociativeRecall, index: int) -> None:
     batch = task.batch(0, Split.TRAIN, [index])
     tokens, positions, targets = (t[0].tolist() for t in (batch.tokens, batch.positions, batch.targets))
@@ -98,7 +98,7 @@ def test_every_key_is_unique_and_asked_for_once_after_its_value(task: Associativ
 
 
 @given(st.integers(1, 30), st.integers(1, 12), st.integers(3, 20), st.integers(0, 2**40))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_selective_copying_of_any_sizes(length: int, data: int, vocabulary: int, index: int) -> None:
     task = SelectiveCopying(max(length, data), data, vocabulary)
     batch = task.batch(0, Split.TRAIN, [index])
