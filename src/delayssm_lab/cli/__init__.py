@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from delayssm_lab.tasks.task import Task
 
 #: Each command is the module of its name in this package, which is imported only when the command runs.
 COMMANDS = {
@@ -26,32 +32,43 @@ COMMANDS = {
 }
 
 
-def main() -> None:
-    """Run the command line."""
+def main(*tasks: type[Task]) -> None:
+    """Run the command line.
+
+    A script with a task of its own passes it here, and is then run in place of the command `delayssm`.
+
+    Args:
+        tasks: Tasks that the command line knows beside those of this package.
+    """
     try:
-        _run()
+        _run(tasks)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         sys.exit(130)
 
 
-def _run() -> None:
+def _run(tasks: Sequence[type[Task]]) -> None:
     # Imported here, so that main deals with Ctrl-C from the beginning.
     from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted, leave_imports_at_once
 
     leave_imports_at_once()
 
-    from delayssm_lab.cli.common import check_paths, dispatch, leave, lose_output
+    from delayssm_lab.cli.common import check_paths, dispatch, leave, lose_output, program
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for names of files that are no text
     try:
         try:
+            _know(tasks)
             if sys.argv[1:] == ["--version"]:
                 print(f"delayssm {_version()}")
+            elif tasks and sys.argv[1:2] == ["worker"]:
+                from delayssm_lab.training import worker
+
+                sys.exit(worker.main(Path(sys.argv[2])))
             else:
                 check_paths(sys.argv[1:])
-                dispatch("delayssm", __name__, COMMANDS, __doc__, sys.argv[1:])
+                dispatch(program(), __name__, COMMANDS, __doc__, sys.argv[1:])
         finally:
             sys.stdout.flush()  # here, because an error at the exit of the interpreter cannot be caught
     except BrokenPipeError:
@@ -68,6 +85,17 @@ def _run() -> None:
         if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise  # an error of this code, not of its user
         leave(1, f"delayssm: there is not enough memory; try smaller sizes ({next(iter(str(error).splitlines()), '')})")
+
+
+def _know(tasks: Sequence[type[Task]]) -> None:
+    """Make tasks of a script known, and have the processes of a sweep run that script, too."""
+    if tasks:
+        from delayssm_lab.tasks import kinds
+        from delayssm_lab.training import sweep
+
+        for task in tasks:
+            kinds.add(task)
+        sweep.worker_command[:] = [str(Path(sys.argv[0]).resolve()), "worker"]
 
 
 def _version() -> str:

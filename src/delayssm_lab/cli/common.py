@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 #: Options whose values are paths.
 _PATHS = ("--out", "--work", "--model", "--root")
@@ -58,6 +58,20 @@ def dispatch(
 def before_help(arguments: Sequence[str]) -> Sequence[str] | None:
     """Return the arguments before the first -h or --help, or None if there is neither."""
     return next((arguments[:i] for i, argument in enumerate(arguments) if argument in ("-h", "--help")), None)
+
+
+def program() -> str:
+    """Return what a user types to run this command line: `delayssm`, or the script that has tasks of its own."""
+    from delayssm_lab.tasks import kinds
+
+    return f"python {shlex.quote(sys.argv[0])}" if kinds.own() else "delayssm"
+
+
+def task_choice() -> Any:
+    """Return the type of an argument that names a task."""
+    from delayssm_lab.recipes.delayed import task_names
+
+    return Literal[task_names()]
 
 
 def console() -> Console:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from delayssm_lab.cli.common import check_at_least, leave, quoted
-from delayssm_lab.recipes.delayed import TASKS, AnyTaskName, ModelName, Scale
+from delayssm_lab.cli.common import check_at_least, leave, program, quoted, task_choice
+from delayssm_lab.recipes.delayed import TASKS, ModelName, Scale
+
+if TYPE_CHECKING:
+    from delayssm_lab.recipes.delayed import AnyTaskName
+else:
+    AnyTaskName = task_choice()
 
 
 def command(
@@ -49,6 +55,6 @@ def command(
     outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
     failed = [outcome for outcome in outcomes if outcome.error]
     done = f"{len(outcomes) - len(failed)} of {len(outcomes)}"
-    print(f"{done} runs are finished. To plot them: delayssm report {quoted(root)}")
+    print(f"{done} runs are finished. To plot them: {program()} report {quoted(root)}")
     if failed:
         leave(1, "\n".join(f"{outcome.directory}: {outcome.error}" for outcome in failed))

@@ -7,19 +7,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from delayssm_lab.cli.common import before_help, is_first_process, leave, quoted
+from delayssm_lab.cli.common import before_help, is_first_process, leave, program, quoted, task_choice
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
-from delayssm_lab.recipes.delayed import AnyTaskName, ModelName, Scale, preset
+from delayssm_lab.recipes.delayed import ModelName, Scale, preset
 from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
 from delayssm_lab.training.run import Run, leaves, to_json
 from delayssm_lab.training.schedules import Constant, Cosine, MultiStep, Schedule
 from delayssm_lab.training.tracking import Tracker
 
-_PROG = "delayssm train"
+if TYPE_CHECKING:
+    from delayssm_lab.recipes.delayed import AnyTaskName
+else:
+    AnyTaskName = task_choice()
+
+_PROG = f"{program()} train"
 _SCHEDULES: dict[str, Schedule] = {"constant": Constant(), "cosine": Cosine(), "multi-step": MultiStep(at=())}
 
 
@@ -104,13 +109,13 @@ def finish(directory: Path, run: Run, tracker: Tracker | None = None) -> None:
         with Board() as board:
             summary = training.train(directory, board.add("training"), tracker)
     except Interrupted as interrupted:
-        leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: delayssm resume {quoted(directory)}")
+        leave(EXIT_CODE, f"Interrupted: {interrupted}. To continue: {program()} resume {quoted(directory)}")
     metric, name = run.task.metric.value, run.task.metric.label
     test = f", {summary[f'test_{metric}']:.4f} on test samples" if f"test_{metric}" in summary else ""
     print(
         f"Best {name} {summary[metric]:.4f} at step {summary['best_step']}{test}, "
         f"after {duration(summary['seconds'])}. Results are in {directory}. "
-        f"To plot them: delayssm report {quoted(directory)}"
+        f"To plot them: {program()} report {quoted(directory)}"
     )
 
 

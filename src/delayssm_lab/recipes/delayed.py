@@ -20,10 +20,11 @@ from typing import Literal, cast, get_args
 from delayssm.layers.block import BlockConfig
 from delayssm.layers.layer import DS4DConfig, S4DConfig
 from delayssm_lab.models.specs import GPT2Spec, LlamaSpec, LSTMSpec, MambaSpec, Spec, StateSpaceSpec
-from delayssm_lab.recipes import general, recall
+from delayssm_lab.recipes import general, own, recall
 from delayssm_lab.recipes.general import BenchmarkName
 from delayssm_lab.recipes.language import LANGUAGE_MODELS, LANGUAGE_TASKS, LanguageName, reviews
 from delayssm_lab.recipes.recall import RecallModel, RecallName
+from delayssm_lab.tasks import kinds
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
 from delayssm_lab.training.run import Run, Training
 
@@ -56,16 +57,22 @@ def models_of(scale: Scale) -> tuple[ModelName, ...]:
     return MODELS if scale == "paper" else tuple(model for model in MODELS if model != "ds4d-narrow")
 
 
+def task_names() -> tuple[str, ...]:
+    """Return the names of all tasks, those of the script that runs included."""
+    return (*ALL_TASKS, *kinds.own())
+
+
 def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
     """Return a run of the paper, or a smaller version of it."""
-    for kind, name, known in (("task", task, ALL_TASKS), ("model", model, MODELS), ("scale", scale, SCALES)):
+    for kind, name, known in (("task", task, task_names()), ("model", model, MODELS), ("scale", scale, SCALES)):
         if name not in known:
             raise ValueError(f"there is no {kind} {name!r}; there are {', '.join(known)}")
     if task in general.BENCHMARKS:
         if model not in ("ds4d", "s4d"):
             raise ValueError(f"{task} is a task for ds4d and s4d, not for {model}; choose one of these models")
         return {"paper": general.paper, "small": general.small}[scale](task, model)
-    if scale == "paper" and (task in recall.RECALLS or task in LANGUAGE_TASKS):
+    of_script = kinds.own().get(task)
+    if scale == "paper" and (task in recall.RECALLS or task in LANGUAGE_TASKS or of_script):
         raise ValueError(
             f"{task} is not one of the paper's tasks, so it exists at small scale only; choose --scale small"
         )
@@ -79,6 +86,8 @@ def preset(task: AnyTaskName, model: ModelName, scale: Scale) -> Run:
         raise ValueError(f"{model} exists at the paper's size only; choose --scale paper, or another model")
     if task in recall.RECALLS:
         return recall.small(task, cast(RecallModel, model))
+    if of_script:
+        return own.small(of_script(), cast(RecallModel, model))
     return {"paper": paper, "small": small}[scale](cast(TaskName, task), model)
 
 

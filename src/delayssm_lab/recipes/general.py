@@ -23,8 +23,9 @@ from delayssm.layers.norms import Norm
 from delayssm_lab.models.specs import StateSpaceSpec, matched
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
+from delayssm_lab.tasks.task import Task
 from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
-from delayssm_lab.training.run import AnyTask, Run, Training
+from delayssm_lab.training.run import Run, Training
 from delayssm_lab.training.schedules import Cosine, MultiStep, Schedule
 
 BenchmarkName = Literal[
@@ -62,7 +63,7 @@ S4D_WIDTHS: dict[BenchmarkName, int] = {
 
 
 def _run(
-    task: AnyTask,
+    task: Task,
     samples: int,
     depth: int,
     width: int,
@@ -159,7 +160,7 @@ class Reduced:
         test_size: Largest number of test samples. None means all.
     """
 
-    task: AnyTask
+    task: Task
     steps: int
     batch: int
     differs: str

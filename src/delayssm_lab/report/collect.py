@@ -10,8 +10,9 @@ from pathlib import Path
 
 from delayssm_lab.recipes import general, recall
 from delayssm_lab.tasks.language import FilmReviews
+from delayssm_lab.tasks.task import Task
 from delayssm_lab.training.record import Record, of_directory
-from delayssm_lab.training.run import AnyTask, Run, leaves, to_json
+from delayssm_lab.training.run import Run, leaves, to_json
 
 #: Order of the columns and rows of tables; other names follow in alphabetical order.
 TASK_ORDER = [
@@ -70,7 +71,7 @@ class Results:
     """
 
     records: list[Record]
-    tasks: dict[str, AnyTask]
+    tasks: dict[str, Task]
     models: list[str]
     cells: dict[tuple[str, str], Cell]
     unstarted: list[Path]

@@ -14,11 +14,12 @@ from delayssm.storage import files
 from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import Cell, Results, collect
 from delayssm_lab.report.drawing import png
+from delayssm_lab.tasks import kinds
+from delayssm_lab.tasks.associative import AssociativeRecall
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.language import FilmReviews
-from delayssm_lab.tasks.recall import RecallTask
-from delayssm_lab.tasks.task import Split
-from delayssm_lab.training.run import AnyTask
+from delayssm_lab.tasks.selective import SelectiveCopying
+from delayssm_lab.tasks.task import Split, Task
 
 _CHANNELS = "Each point is a channel: its initial delay, and its change up to the best checkpoint."
 _DELAYS = f"{_CHANNELS} The grey bar of a delayed-memory task is the distance from a data token to its answer."
@@ -175,9 +176,11 @@ def _title(results: Results) -> str:
     return " and ".join(dict.fromkeys(_kind(task) for task in results.tasks.values())).capitalize()
 
 
-def _kind(task: AnyTask) -> str:
+def _kind(task: Task) -> str:
     if isinstance(task, DelayedMemory):
         return "delayed memory"
-    if isinstance(task, RecallTask):
+    if isinstance(task, AssociativeRecall | SelectiveCopying):
         return "recall"
-    return "language" if isinstance(task, FilmReviews) else "general benchmarks"
+    if isinstance(task, FilmReviews):
+        return "language"
+    return task.label if type(task) in kinds.own().values() else "general benchmarks"

@@ -13,8 +13,8 @@ from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.report.drawing import png
 from delayssm_lab.studies.trained import Shelf, Trained
 from delayssm_lab.study import File, Places
-from delayssm_lab.tasks.task import Metric
-from delayssm_lab.training.run import AnyTask, Run
+from delayssm_lab.tasks.task import Metric, Task
+from delayssm_lab.training.run import Run
 
 GENERAL = Shelf("general")
 
@@ -62,12 +62,12 @@ def _minutes(cell: Cell | None) -> str:
     return f"{statistics.fmean(seconds) / 60:.0f}" if seconds else "–"
 
 
-def row_label(task: AnyTask) -> str:
+def row_label(task: Task) -> str:
     """Return the label of a task with the unit of its metric."""
     return f"{task.label}, {'%' if task.metric is Metric.ACCURACY else 'RMSE'}"
 
 
-def metric_text(task: AnyTask, cell: Cell | None) -> str:
+def metric_text(task: Task, cell: Cell | None) -> str:
     """Return the test metric, mean ± standard deviation where there are several seeds; a dash without runs."""
     if cell is None:
         return "–"
@@ -76,5 +76,5 @@ def metric_text(task: AnyTask, cell: Cell | None) -> str:
     return f"{_value_text(task, statistics.fmean(values))}{deviation}"
 
 
-def _value_text(task: AnyTask, value: float) -> str:
+def _value_text(task: Task, value: float) -> str:
     return f"{100 * value:.2f}" if task.metric is Metric.ACCURACY else f"{value:.3f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,7 @@ from delayssm_lab.data.catalogue import load
 from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.data.prepared.reader import Prepared
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
-from delayssm_lab.tasks.task import Batch, Metric, Score, Split, score_classes
+from delayssm_lab.tasks.task import Batch, Metric, Score, Split, Task, score_classes
 
 Indices = NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class ClassificationBatch:
         return score_classes(model(self.x, self.lengths), self.targets)
 
 
-class LabelledTask(ABC):
+class LabelledTask(Task):
     """Base of the tasks on prepared data. Subclasses are frozen dataclasses.
 
     Training samples are in a new order in every epoch. Validation and test samples have one order for all runs.
@@ -51,18 +51,8 @@ class LabelledTask(ABC):
 
     @property
     @abstractmethod
-    def label(self) -> str:
-        """Human-readable name of the task."""
-
-    @property
-    @abstractmethod
     def data(self) -> str:
         """Name of the data set."""
-
-    @property
-    @abstractmethod
-    def max_length(self) -> int:
-        """Length of the longest sequence that a model sees."""
 
     @property
     @abstractmethod

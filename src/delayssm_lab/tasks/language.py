@@ -28,7 +28,7 @@ from delayssm_lab.data.errors import DataError
 from delayssm_lab.data.prepared.location import data_root
 from delayssm_lab.models.specs import Spec
 from delayssm_lab.tasks.labelled import in_epochs, permutation, prepared, split_shares
-from delayssm_lab.tasks.task import Metric, Score, Split
+from delayssm_lab.tasks.task import Metric, Score, Split, Task
 
 #: The byte before each review.
 START = 0
@@ -71,7 +71,7 @@ class TextBatch:
 
 
 @dataclass(frozen=True)
-class FilmReviews:
+class FilmReviews(Task):
     """Film reviews: the next byte of a text.
 
     A fixed tenth of the published training reviews is held out for validation, and the published test reviews are the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from delayssm_lab.models.specs import Spec
-from delayssm_lab.tasks.task import Metric, Score, Split, score_classes
+from delayssm_lab.tasks.task import Metric, Score, Split, Task, score_classes
 
 #: Token of the positions that hold nothing.
 PAD = 0
@@ -39,33 +39,19 @@ class RecallBatch:
         return score_classes(logits.flatten(0, 1), self.targets.flatten())
 
 
-class RecallTask(ABC):
+class RecallTask(Task):
     """A task whose samples are sequences of tokens, each of which depends on (seed, split, number) only."""
 
     metric: ClassVar[Metric] = Metric.ACCURACY
 
     @property
     @abstractmethod
-    def label(self) -> str:
-        """Human-readable name of the task."""
-
-    @property
-    @abstractmethod
     def vocab_size(self) -> int:
         """Number of tokens, including the padding 0."""
-
-    @property
-    @abstractmethod
-    def max_length(self) -> int:
-        """Number of positions that a model sees."""
 
     @abstractmethod
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> RecallBatch:
         """Return the samples with these numbers."""
-
-    @abstractmethod
-    def chance_level(self) -> float:
-        """Return the accuracy of the best answer that ignores the data."""
 
     def build(self, spec: Spec) -> nn.Module:
         """Return a model for this task, freshly initialised."""

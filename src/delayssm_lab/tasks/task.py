@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -88,42 +89,45 @@ class Batch(Protocol):
         ...
 
 
-class Task(Protocol):
-    """Numbered samples, which do not depend on the machine or on the number of processes."""
+class Task(ABC):
+    """Numbered samples, which do not depend on the machine or on the number of processes.
+
+    Subclasses are frozen dataclasses, whose fields are the options of the task.
+    """
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """Human-readable name of the task."""
-        ...
 
     @property
+    @abstractmethod
     def metric(self) -> Metric:
         """Metric of the answers."""
-        ...
 
     @property
+    @abstractmethod
     def max_length(self) -> int:
         """Length of the longest sequence that a model sees."""
-        ...
 
+    @abstractmethod
     def build(self, spec: Spec) -> nn.Module:
         """Return a model for this task, freshly initialised."""
-        ...
 
+    @abstractmethod
     def size(self, split: Split) -> int | None:
         """Return the number of samples in a split; None if it is unlimited."""
-        ...
 
+    @abstractmethod
     def batch(self, seed: int, split: Split, indices: Sequence[int]) -> Batch:
         """Return the samples with these numbers.
 
         Numbers of training samples are unlimited: after each epoch the samples repeat in another order.
         """
-        ...
 
+    @abstractmethod
     def chance_level(self) -> float:
         """Return the metric of the best answer that ignores the data."""
-        ...
 
 
 def score_classes(logits: Float[Tensor, "B C"], targets: Int[Tensor, " B"]) -> Score:

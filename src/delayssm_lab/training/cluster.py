@@ -7,7 +7,7 @@ from pathlib import Path
 
 from delayssm_lab.display import Display, Silent
 from delayssm_lab.training.run import Run
-from delayssm_lab.training.sweep import Outcome, Worker, prepare
+from delayssm_lab.training.sweep import Outcome, Worker, prepare, worker_command
 
 
 def sweep(
@@ -27,7 +27,7 @@ def sweep(
         ray.init(log_to_driver=False, include_dashboard=False)
     try:
         train = ray.remote(num_cpus=cpus_per_run, num_gpus=gpus_per_run, max_retries=0)(_train)
-        pending = {train.remote(d, cpus_per_run): d for d in directories if d not in done}
+        pending = {train.remote(d, cpus_per_run, worker_command): d for d in directories if d not in done}
         while pending:
             (ready,), _ = ray.wait(list(pending), num_returns=1)
             directory = pending.pop(ready)
@@ -42,7 +42,8 @@ def sweep(
     return [done[directory] for directory in directories]
 
 
-def _train(directory: Path, threads: int) -> Outcome:
+def _train(directory: Path, threads: int, command: list[str]) -> Outcome:
+    worker_command[:] = command
     worker = Worker(directory, threads, {}, Silent())
     while worker.read():
         pass

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from delayssm.config import differences
 from delayssm.storage import files, model_files
+from delayssm_lab.tasks import kinds
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import checkpoint, logbook, memory
@@ -46,6 +47,8 @@ def check(run: Run) -> None:
         if run.training.validation_size is None:
             raise ValueError(f"{run.task.label} has unlimited samples; set validation_size")
     check_model(run)
+    if type(run.task) in kinds.own().values():
+        _check_first_sample(run)
     memory.check_step(run, run.parameters())
 
 
@@ -58,6 +61,17 @@ def check_model(run: Run) -> None:
     except Exception as error:  # whatever torch and transformers raise for sizes that do not fit
         raise ValueError(f"the model of this run cannot be built: {error or type(error).__name__}") from error
     memory.check_model(parameters)
+
+
+def _check_first_sample(run: Run) -> None:
+    """Raise ValueError if a task of a user fails at its first sample, or a model at that."""
+    try:
+        run.task.batch(run.seed, Split.VALIDATION, [0]).score(run.initial_model().eval())
+    except Exception as error:
+        raise ValueError(
+            f"the first validation sample of {run.task.label} cannot be made and answered: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def check_loaded(directory: Path, run: Run, check: Callable[[Run], None]) -> None:

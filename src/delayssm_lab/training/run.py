@@ -7,11 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import cattrs
 import torch
+from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 from cattrs.v import format_exception
 from torch import nn
@@ -20,15 +22,11 @@ from delayssm.config import Config, differences
 from delayssm.models.matching import count_parameters
 from delayssm.storage import files
 from delayssm_lab.models.specs import Spec, StateSpaceSpec
-from delayssm_lab.tasks.associative import AssociativeRecall
-from delayssm_lab.tasks.delayed import Copy, DelayedMemory, Sum, WeightedSum
-from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
+from delayssm_lab.tasks import kinds
+from delayssm_lab.tasks.delayed import Copy, Sum, WeightedSum
 from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.recall import RecallTask
-from delayssm_lab.tasks.selective import SelectiveCopying
-from delayssm_lab.tasks.signals import BIDMC, SpeechCommands
-from delayssm_lab.tasks.task import Split
-from delayssm_lab.tasks.texts import ListOps, Retrieval, Text
+from delayssm_lab.tasks.task import Split, Task
 from delayssm_lab.training import disk
 from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 
@@ -36,20 +34,6 @@ from delayssm_lab.training.schedules import CONSTANT, Constant, Schedule
 FORMAT = "delayssm directory 1"
 #: Whole numbers of runs are below this one.
 LARGEST = 2**31
-AnyTask = (
-    DelayedMemory
-    | AssociativeRecall
-    | SelectiveCopying
-    | SequentialMNIST
-    | SpeechCommands
-    | BIDMC
-    | ListOps
-    | Text
-    | Retrieval
-    | GrayCIFAR
-    | Pathfinder
-    | FilmReviews
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +119,7 @@ class Run:
         label: Name of the model in reports. By default its family.
     """
 
-    task: AnyTask
+    task: Task
     model: Spec
     training: Training
     seed: int = 0
@@ -217,8 +201,11 @@ def leaves(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def save(directory: Path, run: Run, environment: dict[str, str]) -> None:
     """Write a run and the environment in which it began to config.json in its directory."""
-    if not isinstance(run.task, AnyTask):
-        raise TypeError(f"{type(run.task).__name__} is not a task of runs; add it to AnyTask in {__name__}")
+    if type(run.task) not in kinds.by_name().values():
+        raise TypeError(
+            f"{type(run.task).__name__} is not a task of this package; pass it to delayssm_lab.cli.main in a script, "
+            "and run that"
+        )
     content = {"format": FORMAT, "run": _CONVERTER.unstructure(run), "environment": environment}
     files.make_directory(directory)
     files.write(directory / "config.json", json.dumps(content, indent=2).encode())
@@ -284,20 +271,44 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(_is_config, lambda content, config_class: config_class.from_dict(content))
     for plain in (bool, int, float, str):
         converter.register_structure_hook(plain, _plain)
-    for union in (Copy | Sum | WeightedSum, Schedule, Spec, AnyTask):
+    for union in (Copy | Sum | WeightedSum, Schedule, Spec):
         configure_tagged_union(union, converter, tag_name="kind")
-        converter.register_structure_hook(union, _checking_kind(union, converter.get_structure_hook(union)))
+        structure = converter.get_structure_hook(union)
+        names = [member.__name__ for member in get_args(union)]
+        converter.register_structure_hook(union, _checking_kind(names.copy, structure))
+
+    @cache
+    def fields_of(task: Any) -> Callable[[Task], dict[str, Any]]:
+        return make_dict_unstructure_fn(task, converter)
+
+    def structure_task(content: dict[str, Any], _: Any) -> Any:
+        content = dict(content)
+        return converter.structure(content, kinds.by_name()[content.pop("kind")])
+
+    converter.register_unstructure_hook_func(
+        lambda cls: isinstance(cls, type) and issubclass(cls, Task),
+        lambda task: {**fields_of(type(task))(task), "kind": type(task).__name__},  # type: ignore[arg-type]
+    )
+    converter.register_structure_hook_func(
+        lambda cls: cls is Task,
+        _checking_kind(
+            lambda: list(kinds.by_name()),
+            structure_task,
+            "; if it is a task of a script, run that script in place of delayssm",
+        ),
+    )
     return converter
 
 
-def _checking_kind(union: Any, structure: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return the hook of a tagged union with a clear error for a tag that is unknown or missing."""
-    kinds = [member.__name__ for member in get_args(union)]
+def _checking_kind(
+    names: Callable[[], list[str]], structure: Callable[[Any, Any], Any], remedy: str = ""
+) -> Callable[[Any, Any], Any]:
+    """Return the hook of a value of several kinds with a clear error for a kind that is unknown or missing."""
 
     def checked(content: Any, target: Any) -> Any:
         kind = content.get("kind") if isinstance(content, dict) else None
-        if kind not in kinds:
-            raise ValueError(f"kind must be one of {', '.join(kinds)}, not {kind!r}")
+        if kind not in names():
+            raise ValueError(f"kind must be one of {', '.join(names())}, not {kind!r}{remedy}")
         return structure(content, target)
 
     return checked

@@ -23,6 +23,9 @@ from delayssm_lab.training.interrupt import EXIT_CODE, NOTICE, Interrupted, Inte
 from delayssm_lab.training.logbook import Summary, read_summary
 from delayssm_lab.training.run import Run, load
 
+#: What Python runs to train the run in a directory. A script with tasks of its own puts itself here.
+worker_command = ["-m", "delayssm_lab.training.worker"]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -48,7 +51,7 @@ class Worker:
         self._log = directory / "log.txt"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "delayssm_lab.training.worker", str(directory)],
+                [sys.executable, *worker_command, str(directory)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **thread_counts, **environment},
