@@ -90,11 +90,13 @@ def _run(tasks: Sequence[type[Task]]) -> None:
 def _know(tasks: Sequence[type[Task]]) -> None:
     """Make tasks of a script known, and have the processes of a sweep run that script, too."""
     if tasks:
+        from delayssm_lab.cli.common import is_run_by
         from delayssm_lab.tasks import kinds
         from delayssm_lab.training import sweep
 
         for task in tasks:
             kinds.add(task)
+        is_run_by(sys.argv[0])
         sweep.worker_command[:] = [str(Path(sys.argv[0]).resolve()), "worker"]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 #: Options whose values are paths.
 _PATHS = ("--out", "--work", "--model", "--root")
+_program = ["delayssm"]
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,9 +63,12 @@ def before_help(arguments: Sequence[str]) -> Sequence[str] | None:
 
 def program() -> str:
     """Return what a user types to run this command line: `delayssm`, or the script that has tasks of its own."""
-    from delayssm_lab.tasks import kinds
+    return _program[-1]
 
-    return f"python {shlex.quote(sys.argv[0])}" if kinds.own() else "delayssm"
+
+def is_run_by(script: str) -> None:
+    """Have `program` return a call of a script."""
+    _program.append(f"python {shlex.quote(script)}")
 
 
 def task_choice() -> Any:

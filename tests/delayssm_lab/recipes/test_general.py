@@ -18,11 +18,11 @@ from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.recipes.general import BENCHMARKS, PAPER, S4D_WIDTHS, SMALL, BenchmarkName, paper, small
 from delayssm_lab.tasks.images import SequentialMNIST
 from delayssm_lab.tasks.signals import BIDMC
-from delayssm_lab.tasks.task import Split
+from delayssm_lab.tasks.task import Split, Task
 from delayssm_lab.tasks.texts import Text
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.evaluate import best_model, measure
-from delayssm_lab.training.run import AnyTask, Run, Training, save
+from delayssm_lab.training.run import Run, Training, save
 from delayssm_lab.training.run import load as load_run
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from tests.support.runs import create, finish, read_metrics, read_summary, start, weights
@@ -146,7 +146,7 @@ def test_lengths_and_steps_of_full_size_runs() -> None:
     assert set(TABLE) == set(PAPER) == set(SMALL) == set(BENCHMARKS)
 
 
-def _tiny(task: AnyTask = BIDMC("HR", every=40), **settings: object) -> Run:  # noqa: B008
+def _tiny(task: Task = BIDMC("HR", every=40), **settings: object) -> Run:  # noqa: B008
     block = BlockConfig(layer=DS4DConfig(6, 4, task.max_length, dropout=0.1), norm="batch")
     defaults = {"epochs": 2, "batch_size": 5, "evaluate_every": 3, "checkpoint_every": 4, "validation_size": None}
     return Run(task=task, model=StateSpaceSpec(depth=1, block=block), training=Training(**{**defaults, **settings}))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_batch_statistics_survive_an_interruption(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("data", "one_thread")
 @pytest.mark.parametrize(("task", "norm"), [(Text(30), "batch"), (BIDMC("HR", every=40), "layer")])
-def test_two_processes_end_as_one(task: AnyTask, norm: Norm, tmp_path: Path) -> None:
+def test_two_processes_end_as_one(task: Task, norm: Norm, tmp_path: Path) -> None:
     """Compare weights, running means and test results; the rows of the processes have different lengths.
 
     Values with batch norm are left out: the gradient of the bias of the first layer is then rounding errors only.

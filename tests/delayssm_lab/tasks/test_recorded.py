@@ -18,12 +18,11 @@ from delayssm_lab.recipes.delayed import preset
 from delayssm_lab.tasks.images import GrayCIFAR, Pathfinder, SequentialMNIST
 from delayssm_lab.tasks.labelled import LabelledTask, pad_rows, split_shares
 from delayssm_lab.tasks.signals import BIDMC, RegressionBatch, SpeechCommands
-from delayssm_lab.tasks.task import Metric, Split
+from delayssm_lab.tasks.task import Metric, Split, Task
 from delayssm_lab.tasks.texts import END, ListOps, Retrieval, Text
-from delayssm_lab.training.run import AnyTask
 
 #: Each kind of batch, short enough for a test.
-SMALL: list[AnyTask] = [
+SMALL: list[Task] = [
     SequentialMNIST(),
     SpeechCommands(pooling="last", every=100),
     SpeechCommands(every=100),
@@ -37,7 +36,7 @@ SMALL: list[AnyTask] = [
 every_task = pytest.mark.parametrize("task", SMALL, ids=lambda task: task.label)
 
 
-def _ds4d(task: AnyTask, bidirectional: bool) -> DS4DConfig:
+def _ds4d(task: Task, bidirectional: bool) -> DS4DConfig:
     return DS4DConfig(6, 4, task.max_length, bidirectional=bidirectional)
 
 
@@ -96,7 +95,7 @@ def test_samples_depend_on_their_numbers_alone(task: LabelledTask) -> None:
 @pytest.mark.usefixtures("data")
 @every_task
 @pytest.mark.parametrize("family", ["DS4D", "S4D"])
-def test_the_model_of_a_task_answers(task: AnyTask, family: str) -> None:
+def test_the_model_of_a_task_answers(task: Task, family: str) -> None:
     bidirectional = not (isinstance(task, SpeechCommands) and task.pooling == "last")
     s4d, ds4d = S4DConfig(6, 4, bidirectional=bidirectional), _ds4d(task, bidirectional)
     block = BlockConfig(layer=ds4d if family == "DS4D" else s4d, norm="batch", prenorm=False)
@@ -112,7 +111,7 @@ def test_the_model_of_a_task_answers(task: AnyTask, family: str) -> None:
 
 @pytest.mark.usefixtures("data")
 @every_task
-def test_others_in_a_batch_change_no_answer(task: AnyTask) -> None:
+def test_others_in_a_batch_change_no_answer(task: Task) -> None:
     """Rows of other lengths are padded, which changes no answer."""
     block = BlockConfig(layer=_ds4d(task, bidirectional=True), norm="batch")
     model = task.build(StateSpaceSpec(depth=2, block=block)).eval()

@@ -95,8 +95,8 @@ def test_damaged_and_foreign_records_are_named(directory: Path, tmp_path: Path) 
     good = path.read_text()
     for text, message in (
         (good[: len(good) // 2], "is damaged"),
-        ("[]", "its format is None"),
-        (good.replace("delayssm run 1", "delayssm run 9"), "its format is 'delayssm run 9'"),
+        ("[]", "has the format None"),
+        (good.replace("delayssm run 1", "delayssm run 9"), "has the format 'delayssm run 9'"),
         (json.dumps({k: v for k, v in json.loads(good).items() if k != "answers"}), "it has no answers"),
     ):
         path.write_text(text)
