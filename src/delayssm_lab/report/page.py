@@ -18,6 +18,7 @@ from delayssm_lab.tasks import kinds
 from delayssm_lab.tasks.associative import AssociativeRecall
 from delayssm_lab.tasks.delayed import DelayedMemory
 from delayssm_lab.tasks.language import FilmReviews
+from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.selective import SelectiveCopying
 from delayssm_lab.tasks.task import Split, Task
 
@@ -42,18 +43,16 @@ class Picture:
 
 @dataclass(frozen=True)
 class Example:
-    """A validation sample of a delayed-memory task, and each model's answers to it.
+    """A validation sample, and each model's answers to it.
 
     Args:
-        task: Label of the task.
-        lag: Lag of the sample.
-        data: Tokens to remember.
+        title: Label of the task, with the lag of the sample where there is one.
+        data: Tokens to remember, one for each answer; empty if a task has none.
         target: Correct answers.
         answers: Answers by the label of the model.
     """
 
-    task: str
-    lag: int
+    title: str
     data: list[int]
     target: list[int]
     answers: dict[str, list[int]]
@@ -142,18 +141,20 @@ def _pictures(results: Results) -> Iterable[Picture]:
 
 
 def _examples(results: Results) -> list[Example]:
-    """Return the first validation sample of each delayed-memory task with the answers of all models."""
+    """Return the first validation sample of each task whose answers are tokens, with those of all models."""
     examples = []
     for label, task in results.tasks.items():
-        if not isinstance(task, DelayedMemory):
+        if not isinstance(task, RecallTask):
             continue
         cells = {model: results.cells[label, model] for model in results.models if (label, model) in results.cells}
         seed = next(iter(cells.values())).records[0].run.seed
         batch = task.batch(seed, Split.VALIDATION, [0])
         answers = {model: cell.records[0].answers for model, cell in cells.items() if cell.records[0].run.seed == seed}
-        data = batch.tokens[0, : task.data_length].tolist()
-        lag = task.lag(seed, Split.VALIDATION, 0)
-        examples.append(Example(label, lag, data, batch.targets[0].tolist(), answers))
+        title, data = label, []
+        if isinstance(task, DelayedMemory):
+            title = f"{label}, lag {task.lag(seed, Split.VALIDATION, 0)}"
+            data = batch.tokens[0, : task.data_length].tolist()
+        examples.append(Example(title, data, batch.targets[0].tolist(), answers))
     return examples
 
 

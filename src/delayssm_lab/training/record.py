@@ -15,7 +15,7 @@ from torch import nn
 
 from delayssm.layers.delay_ssm import DelaySSM
 from delayssm.storage import files
-from delayssm_lab.tasks.delayed import DelayedMemory
+from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
 from delayssm_lab.training import disk, fingerprint
 from delayssm_lab.training.evaluate import best_model
@@ -40,8 +40,7 @@ class Record:
         summary: Summary at the end; None for a run that has not ended.
         fingerprint: Fingerprint of the code when the run began.
         delays: Delays of each layer that has any.
-        answers: Answers of the best checkpoint to the first validation sample; empty for other tasks than delayed
-            memory.
+        answers: Answers of the best checkpoint to the first validation sample; empty if they are not tokens.
     """
 
     run: Run
@@ -131,7 +130,7 @@ def _delays(model: nn.Module) -> list[list[float]]:
 
 def _answers(run: Run, model: nn.Module) -> list[int]:
     task = run.task
-    if not isinstance(task, DelayedMemory):
+    if not isinstance(task, RecallTask):
         return []
     answers: list[int] = task.answers(model, task.batch(run.seed, Split.VALIDATION, [0]))[0].tolist()
     return answers

@@ -73,7 +73,10 @@ def test_it_is_trained_resumed_evaluated_and_shown(script: Path) -> None:
         done = _call(script, *arguments)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
-    assert "<title>Fetch" in (script.parent / "page" / "index.html").read_text()
+    page = (script.parent / "page" / "index.html").read_text()
+    assert "<title>Fetch" in page
+    assert "<h3>Fetch</h3>" in page
+    assert page.count("of 1</td>") == 1  # the one answer of the one model
 
 
 def test_sweeps_train_it_in_processes_of_their_own(script: Path) -> None:
