@@ -22,9 +22,9 @@ _OTHERS: dict[RecallModel, Spec] = {
 
 
 def small(task: Task, model: RecallModel) -> Run:
-    """Return a run with two layers and about as many parameters as DS4D with H 64 and N 16, and delays of all lengths.
+    """Return a run with two layers, which ends early if its metric is an accuracy and the task is solved.
 
-    A run with an accuracy ends early when the task is solved.
+    DS4D has H 64, N 16 and delays up to the length of the sequences. The other models have about as many parameters.
     """
     ds4d = _DS4D.with_delays_up_to(max(3, task.max_length))
     spec: Spec = ds4d

@@ -64,7 +64,7 @@ def check_model(run: Run) -> None:
 
 
 def _check_first_sample(run: Run) -> None:
-    """Raise ValueError if a task of a user fails at its first sample, or a model at that."""
+    """Raise ValueError if the task of a script cannot make its first sample, or the model cannot answer it."""
     try:
         run.task.batch(run.seed, Split.VALIDATION, [0]).score(run.initial_model().eval())
     except Exception as error:

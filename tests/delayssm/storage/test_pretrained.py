@@ -65,6 +65,13 @@ def test_another_model_takes_its_place(tmp_path: Path) -> None:
     assert TokenModel.from_pretrained(tmp_path).d_model == 4
 
 
+def test_facts_that_are_not_json_are_named(tmp_path: Path) -> None:
+    model = Stack([Block(DS4D(4, 8, 20))])
+    with pytest.raises(TypeError, match=r"^about\['classes'\] cannot be written as JSON: .* Tensor"):
+        model.save_pretrained(tmp_path / "model", about={"made for": "tests", "classes": torch.ones(2)})
+    assert not (tmp_path / "model").exists()
+
+
 def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no directory .* is called owner/name"):
         TokenModel.from_pretrained(tmp_path / "absent")
