@@ -100,7 +100,7 @@ def place_delays(lags: Sequence[float], max_delay: int, channels: int) -> Float[
     found = [float(lags[i % len(lags)]) for i in range(placed)]
     spread = channels - placed
     grid = [1 + (j + 0.5) / spread * (max_delay - 2) for j in range(spread)]
-    return torch.tensor(found + grid, dtype=torch.float64)
+    return torch.tensor(found + grid, dtype=torch.float64, device="cpu")
 
 
 def suggest_delays(
@@ -255,7 +255,9 @@ class _Search:
             self._gram = torch.cat([torch.cat([self._gram, above.T]), blocks], 1)
             self._moments = torch.cat([self._moments, new.T @ self._targets])
         ridge = 1e-6 * (self._gram.trace() / len(self._gram) + 1e-12)
-        weights = torch.linalg.solve(self._gram + ridge * torch.eye(len(self._gram)), self._moments)
+        weights = torch.linalg.solve(
+            self._gram + ridge * torch.eye(len(self._gram), device=self._gram.device), self._moments
+        )
         rest = self._targets.clone()
         for lag, block in zip(self._known, weights.split(self._e.shape[2]), strict=True):
             rest -= self._column(lag) @ block
@@ -276,7 +278,7 @@ class _Search:
         expected = V.clamp(min=1e-9)[..., None] * variance.clamp(min=1e-6)  # less is rounding
         count = C.shape[1] * C.shape[2]
         score = ((C.square() / expected).sum((1, 2)) - count) / math.sqrt(2 * count)
-        lag = torch.arange(self._lags)
+        lag = torch.arange(self._lags, device=score.device)
         return torch.where((pairs > FEWEST_PAIRS - 0.5) & (lag >= RECENT), score, 0.0)
 
     def _correlation(self, spectrum: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Wrong input is an error that shows the value and says what to do."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from delayssm import (
     backend,
     check_finite,
 )
+from delayssm.layers.norms import BatchNorm
 from tests.contracts.modules import Build
 from tests.support.numerics import relative_rms
 
@@ -193,6 +195,24 @@ def test_finding_non_finite_values() -> None:
     x[1, 3, 2], x[1, 4, 0] = float("inf"), float("nan")
     with pytest.raises(ValueError, match=r"2 of 40 values are not finite; .* row 1, position 3, channel 2"):
         check_finite(x)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [nn.LayerNorm(H, eps=1.0), nn.RMSNorm(H), nn.Identity(), nn.LayerNorm(H, bias=False), BatchNorm(H, momentum=0.5)],
+)
+def test_a_norm_that_no_configuration_describes(norm: nn.Module, tmp_path: Path) -> None:
+    stack = Stack([Block(DS4D(H, 8, 30))])
+    stack.blocks[0].norm = norm
+    with pytest.raises(ValueError, match=r"a configuration can have the norms .* but this norm is"):
+        stack.save_pretrained(tmp_path)
+
+
+def test_lengths_of_what_has_none() -> None:
+    model = TokenModel(20, Stack([Block(DS4D(H, 8, 30))]))
+    with pytest.raises(ValueError, match=r"lengths are for the rows of x, .* not \(5,\)"):
+        model(torch.zeros(5, dtype=torch.int64), lengths=[5])
+    assert DS4D(H, 8, 30)(torch.zeros(0, 5, H), lengths=[]).shape == (0, 5, H)
 
 
 def test_a_norm_without_parameters() -> None:

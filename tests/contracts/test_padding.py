@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from delayssm import S4D, Block, DiagonalSSM, Spans
+from delayssm import DS4D, S4D, Block, DiagonalSSM, Spans
 from delayssm.layers.checks import check_lengths
 from delayssm.system.state import State
 from tests.contracts.modules import MODULES, Build, H, every_module, every_module_and_direction, make, without_dropout
@@ -149,3 +149,14 @@ def test_lengths_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_lengths(checked, x) is checked
     with pytest.raises(ValueError, match="between 0 and 4"):  # it is known to fit another batch only
         check_lengths(checked, x[:, :4])
+
+
+def test_lengths_may_be_part_of_another_tensor(backend: str) -> None:
+    layer, x = DS4D(H, 8, 30), torch.randn(2, 5, H)
+    table = torch.tensor([[2, 1], [5, 1]])
+    y, _ = layer.stream(x, layer.init_state(2), lengths=table[:, 0])
+    expected, _ = layer.stream(x, layer.init_state(2), lengths=[2, 5])
+    assert torch.equal(y, expected)
+    checked = check_lengths(table[:, 0], x)
+    assert checked is not None
+    assert checked.stop.is_contiguous()  # which Triton relies on

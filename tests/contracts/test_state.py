@@ -1,13 +1,15 @@
 """States are safe: they follow their module, branch, detach, and are refused once they are spent."""
 
 import copy
+import gc
 import pickle
+import weakref
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from delayssm import DelaySSM, DiagonalSSM
+from delayssm import DS4D, DelaySSM, DiagonalSSM
 from delayssm.system.state import States
 from tests.contracts.modules import MODULES, H, make
 from tests.support.numerics import relative_rms
@@ -202,3 +204,37 @@ def test_a_pickled_state_belongs_to_its_parameters() -> None:
     with pytest.raises(ValueError, match="belongs to another module"):
         other.stream(torch.randn(1, 3, H), pickle.loads(content))
     make(MODULES["Stack"]).stream(torch.randn(1, 3, H), pickle.loads(content))
+
+
+def test_a_module_that_was_streamed_is_freed_at_once() -> None:
+    layer = DS4D(4, 4, 20)
+    with torch.no_grad():
+        layer.stream(torch.randn(1, 5, 4), layer.init_state(1, max_length=20))
+    freed = weakref.ref(layer.ssm)
+    gc.disable()
+    try:
+        del layer
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("max_length", [None, 30])
+@torch.no_grad()
+def test_a_state_is_contiguous_whatever_made_it(backend: str, max_length: int | None) -> None:
+    layer, x = DS4D(4, 4, 20), torch.randn(4, 20, 4)
+    _, state = layer.stream(x[:, :10], layer.init_state(4, max_length))
+    one, other = state.select([0, 2]), state.map(lambda t: t[::2])
+    expected, one = layer.stream(x[::2, 10:15], one)
+    y, other = layer.stream(x[::2, 10:15], other)
+    assert torch.equal(y, expected)
+    assert torch.equal(layer.step(x[::2, 15], other)[0], layer.step(x[::2, 15], one)[0])
+
+
+def test_gradients_after_inference_mode(backend: str) -> None:
+    ssm, x = DelaySSM(4, 4, max_delay=20, contour="float32"), torch.randn(1, 37, 4)
+    with torch.inference_mode():
+        ssm(x)
+    (gradient,) = torch.autograd.grad(ssm(x).square().sum(), ssm.C, create_graph=True)
+    gradient.sum().backward()
+    assert ssm.C.grad is not None

@@ -183,7 +183,8 @@ def backend(name: str | None = None) -> str | Chosen:
 
     The switch is for the whole process, or for a block: ``with delayssm.backend("eager"): ...``. Unless a backend is
     asked for, here or by the environment variable DELAYSSM_BACKEND, it is the best one that can be imported, for the
-    GPU if there is one. A backend that was asked for and cannot run is an error, never a silent fallback.
+    GPU if there is one. A backend that was asked for and cannot be imported is an error. Tensors on a kind of device
+    that it is not made for are left to `eager`.
 
     >>> with backend("eager"):
     ...     print(backend())

@@ -59,6 +59,7 @@ def to_transfer(grad: Tensor, size: int, eps: float) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
+@torch.inference_mode(False)  # a tensor that was made in inference mode could not be saved for a backward pass later
 def _restore(length: int, size: int, eps: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return rho^-t for t < length, where rho^size = eps."""
     t = torch.arange(length, dtype=torch.float64, device=device)

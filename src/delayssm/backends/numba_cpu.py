@@ -126,7 +126,7 @@ def scan(
     x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    arguments = rows(lam, mu, b, c).numpy(), *_arrays(k, alpha, x, lengths, position)
+    arguments = coefficient_rows(lam, mu, b, c).numpy(), *_arrays(k, alpha, x, lengths, position)
     run(numba_recurrence.scan, parts_for(x.numel() * h.shape[-1]), *arguments, h.numpy(), feedback.numpy(), y.numpy())
     return y
 
@@ -136,7 +136,7 @@ def scan_backward(
     lam: Tensor, mu: Tensor, b: Tensor, c: Tensor, k: Tensor, alpha: Tensor,
     x: Tensor, lengths: Tensor, position: Tensor, h: Tensor, feedback: Tensor,
 ) -> ScanGradients:  # fmt: skip
-    coefs = rows(lam, mu, b, c)
+    coefs = coefficient_rows(lam, mu, b, c)
     gradients = [_zeros_like(t) for t in (coefs, alpha, x, h, feedback)]
     arguments = (
         _arrays(g_y, g_h, g_feedback),
@@ -149,7 +149,7 @@ def scan_backward(
     return ScanGradients(lam, mu, b, c, g_alpha, g_x, g_h, g_feedback)
 
 
-def rows(lam: Tensor, mu: Tensor, b: Tensor, c: Tensor) -> Tensor:
+def coefficient_rows(lam: Tensor, mu: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """Return coefficients (H, n, 2) as rows of one tensor, (H, 8, n): each real part before its imaginary part."""
     return torch.cat([z.detach().transpose(1, 2) for z in (lam, mu, b, c)], 1)
 

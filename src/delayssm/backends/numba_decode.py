@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from delayssm.backends import HISTORY_PADDED, numba_history, numba_token
-from delayssm.backends.numba_cpu import rows
+from delayssm.backends.numba_cpu import coefficient_rows
 from delayssm.backends.numba_vectors import VECTOR_BYTES
 from delayssm.backends.threads import openmp
 
@@ -180,7 +180,7 @@ class Program:
             values |= {
                 "modes": ssm.h.shape[-1],
                 "slots": ssm.feedback.shape[1],
-                "coefs": rows(ssm.lam, ssm.mu, ssm.b, ssm.c),
+                "coefs": coefficient_rows(ssm.lam, ssm.mu, ssm.b, ssm.c),
                 "k": ssm.k,
                 "first": ssm.k.cumsum(0) - ssm.k,
                 "alpha": ssm.alpha,

@@ -3,7 +3,7 @@
 A program has some frequencies of one channel (forward) or some of its modes (backward) and walks over the others, so
 nothing of size channels x modes x frequencies is stored, and every sum has a fixed order.
 
-Coefficients and the frequency grid are float64 in memory, whatever the arithmetic; `Backend.transfer` says how
+Coefficients and the frequency grid are float64 in memory, whatever the arithmetic; `Backend.kernel` says how
 denominators are written so that float32 loses nothing.
 """
 

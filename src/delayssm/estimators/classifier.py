@@ -105,7 +105,8 @@ class DelayClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
 
     def begin(self, X: Any) -> Self:
         """Begin to follow sequences that begin with X; `update` appends to them, and `predict_proba()` answers."""
-        self._followed = Followed(self.model_, self._read(X))
+        sequences = self._read(X)
+        self._followed = Followed(self.model_, sequences)
         return self
 
     def update(self, X: Any) -> Self:

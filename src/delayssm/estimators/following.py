@@ -46,7 +46,7 @@ class Followed:
         if chunk.shape[1] == 1 and isinstance(self.model, SeriesModel | PooledModel):
             if self._decoder is None:
                 self._decoder = self.model.decoder(self._state)
-            return self._decoder(chunk[:, 0]).clone()
+            return self._decoder(chunk[:, 0])
         self._settle()
         answers, self._state = self.model.stream(chunk, self._state, lengths)
         if lengths is None:

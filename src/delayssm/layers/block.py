@@ -8,7 +8,7 @@ from torch import Tensor
 
 from delayssm.config import Config, Device
 from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module, check_positions, check_sequence
-from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
+from delayssm.layers.norms import Norm, check_norm, make_norm, name_of, normalise, require_streamable
 from delayssm.layers.streaming import Streaming
 from delayssm.system.spans import take, without_padding
 from delayssm.system.state import State
@@ -66,13 +66,13 @@ class Block(Streaming[State]):
 
     @property
     def config(self) -> BlockConfig:
-        norm: Norm = "batch" if isinstance(self.norm, BatchNorm) else "layer"
+        norm = name_of(self.norm, self.d_model)
         return BlockConfig(layer=self.layer.config, norm=norm, prenorm=self.prenorm)
 
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """Return the outputs for a whole sequence, by FFT."""
+        """Return the outputs for a whole sequence."""
         check_sequence(x, self.d_model, self._dtype)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
@@ -87,7 +87,7 @@ class Block(Streaming[State]):
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """Return the outputs for a chunk, by recurrence, and the state after it."""
+        """Return the outputs for a chunk, and the state after it."""
         require_streamable(self.norm)
         check_sequence(x, self.d_model, self._dtype)
         spans = check_lengths(lengths, x)

@@ -95,6 +95,8 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
     """
     if lengths is None:
         return None
+    if x.ndim < 2:
+        raise ValueError(f"lengths are for the rows of x, which must be (batch, length, ...), not {tuple(x.shape)}")
     shape = (x.shape[0], x.shape[1])
     if isinstance(lengths, Spans):
         if lengths.fits == shape:
@@ -112,13 +114,13 @@ def check_lengths(lengths: Lengths, x: Tensor) -> Spans | None:
         raise ValueError(f"lengths must lie between 0 and {x.shape[1]}, the length of x, not {stop.tolist()}")
     if start is not None and visible(start) and bool(((start < 0) | (start > stop)).any()):
         raise ValueError(f"spans need 0 <= start <= stop, not start {start.tolist()} and stop {stop.tolist()}")
-    start = None if start is None else start.to(x.device, torch.int64)
-    return Spans(stop.to(x.device, torch.int64), start, shape)
+    start = None if start is None else start.to(x.device, torch.int64).contiguous()
+    return Spans(stop.to(x.device, torch.int64).contiguous(), start, shape)
 
 
 def _tensor(lengths: Any) -> Tensor:
     try:
-        return torch.tensor(lengths, device="cpu")
+        return torch.tensor(lengths, dtype=None if len(lengths) else torch.int64, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"lengths must be one whole number per row, not {lengths!r}") from None
 

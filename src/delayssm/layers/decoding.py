@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound=Streams)
+#: What a decoder does in place of a stack, or of a model around it.
+_METHODS = "forward", "stream", "step", "_logits", "_answer", "_normalise"
 
 
 class Steps(Protocol[S]):
@@ -37,7 +39,7 @@ class Decoder(Generic[S]):
     """A model bound to its streams and to the parameters as they were when it was made: the fastest way to go on.
 
     decoder = model.decoder(state)
-    y = decoder(x)  # what model.step(x, state) returns; the next call writes to the same memory
+    y = decoder(x)  # what model.step(x, state) returns
     decoder.state  # the streams as they are now, to save, select from, or continue in another way
 
     Streams advance in place. Make another decoder when parameters have changed. Decoders of different streams can run
@@ -58,6 +60,11 @@ class Decoder(Generic[S]):
         """Streams as they are now."""
         return self._state
 
+    @property
+    def position(self) -> Tensor:
+        """Tokens that each stream has seen, (B,) int64."""
+        return self._state.position
+
 
 class CompiledDecoder(Decoder[States]):
     """A decoder that makes one compiled call."""
@@ -67,10 +74,14 @@ class CompiledDecoder(Decoder[States]):
         self._program = program
         self._usages = state.usages()
         self._advances = sum(usage.advances for usage in self._usages)
-        self._out = torch.empty(program.gives, dtype=torch.float32, device="cpu")
         self._dtype = torch.int64 if len(program.takes) == 1 else torch.float32
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bind, (self._model, self.state)  # a copy of the program would point to the memory of this one
+
     def __call__(self, x: Tensor) -> Tensor:
+        if x.dtype in (torch.int32, torch.int16, torch.uint8, torch.int8) and self._dtype == torch.int64:
+            x = x.long()
         if x.dtype != self._dtype or x.shape != self._program.takes or x.device.type != "cpu":
             raise ValueError(
                 f"this decoder takes {self._dtype} of shape {self._program.takes} on the CPU, "
@@ -80,12 +91,13 @@ class CompiledDecoder(Decoder[States]):
             raise RuntimeError(
                 "other calls have advanced these streams; make a new decoder from the state they returned"
             )
-        if not self._program.run(x.contiguous(), self._out):
+        y = torch.empty(self._program.gives, dtype=torch.float32, device="cpu")
+        if not self._program.run(x.contiguous(), y):
             self._state.parts[0].require_room(1)
         self._advances += len(self._usages)
         for usage in self._usages:
             usage.advance(1)
-        return self._out
+        return y
 
     @property
     def state(self) -> States:
@@ -108,6 +120,8 @@ def _program(model: Any, state: States) -> Program | None:
     if any(_is_watched(module) for module in model.modules()):
         return None
     stack = getattr(model, "backbone", model)
+    if not (is_original(model) and is_original(stack)):
+        return None
     head = None if stack is model else _head(model)
     if (stack is not model and head is None) or len(stack.blocks) != len(state.parts):
         return None
@@ -118,6 +132,14 @@ def _program(model: Any, state: States) -> Program | None:
     from delayssm.backends.numba_decode import Program
 
     return Program(known, state.max_length, head)
+
+
+def is_original(module: nn.Module) -> bool:
+    """Return whether a module does what this package says, with no method replaced by a subclass or in itself."""
+    names = [name for name in _METHODS if hasattr(module, name)]
+    return all(
+        name not in module.__dict__ and getattr(type(module), name).__module__.startswith("delayssm.") for name in names
+    )
 
 
 def _is_watched(module: nn.Module) -> bool:

@@ -118,7 +118,7 @@ class DeltaMemory(Streaming[State]):
         assert isinstance(memory, Associations)
         x = without_padding(x, spans)
         y, after = self._advance(x if spans is None else spans.to_front(x), memory, counts)
-        if not (in_a_graph or any(t.requires_grad for t in after.tensors().values()) or plain.exporting()):
+        if not (in_a_graph or any(t.requires_grad for t in memory.tensors().values()) or plain.exporting()):
             after = memory.become(after)
         y = y if spans is None else without_padding(spans.to_place(y), spans)
         counts = torch.full_like(state.position, x.shape[1]) if counts is None else counts
@@ -156,7 +156,7 @@ class DeltaMemory(Streaming[State]):
         beta = torch.sigmoid(self.beta(z)).mT
         if counts is not None:
             beta = beta * (torch.arange(L, device=x.device) < counts[:, None]).unsqueeze(1)
-        q, k, v = self.qkv(z).view(B, L, 3, -1, d).permute(2, 0, 3, 1, 4).to(memory.S.dtype)
+        q, k, v = self.qkv(z).view(B, L, 3, self._config.heads, d).permute(2, 0, 3, 1, 4).to(memory.S.dtype)
         with torch.autocast(x.device.type, enabled=False):
             y, S = delta_rule(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta.to(v.dtype), memory.S)
         out = self.out(y.transpose(1, 2).flatten(2).to(z.dtype))

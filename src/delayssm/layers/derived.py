@@ -13,6 +13,9 @@ from delayssm.system.history import Response
 from delayssm.system.memory import History
 from delayssm.system.parameters import PairedCoefficients
 
+#: Returns so many samples of the impulse response, (length, width), the channels padded with zeros. It is passed in
+#: where it is needed: kept here, it would tie a module to itself, and memory would wait for the garbage collector.
+Kernel = Callable[[int, int], Tensor]
 #: The far part of a response is kept up to this many bytes even for a single stream.
 _SMALL_RESPONSE = 1 << 22
 
@@ -48,14 +51,10 @@ class Derived:
     Args:
         parameters: Parameters by name.
         system: What they discretise to.
-        kernel: Returns so many samples of the impulse response, (length, width), the channels padded with zeros.
     """
 
-    def __init__(
-        self, parameters: Mapping[str, nn.Parameter], system: PairedCoefficients, kernel: Callable[[int, int], Tensor]
-    ) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], system: PairedCoefficients) -> None:
         self.system, self.digest = system, files.digest(parameters)
-        self._kernel = kernel
         self._device = system.alpha.device.type
         self._versions = Versions(parameters.values())
         self._responses: dict[tuple[int, str], Response] = {}  # by number of slots and backend
@@ -72,7 +71,7 @@ class Derived:
                 "of the parameters; start again from init_state, or use a state without max_length"
             )
 
-    def response(self, history: History) -> Response:
+    def response(self, history: History, kernel_of: Kernel) -> Response:
         """Return the response for streams with as many slots, computed once for all of them.
 
         Its far part is left out where it is large and there is only one stream, which needs it for one token.
@@ -83,15 +82,15 @@ class Derived:
         key = slots, backends.choice(self._device)
         response = self._responses.get(key)
         if response is None or (whole and not response.far.numel()):
-            backend, kernel = backends.active(self._device), self._kernel(2 * slots if whole else slots, width)
+            backend, kernel = backends.active(self._device), kernel_of(2 * slots if whole else slots, width)
             far = backend.respond_far(kernel, slots) if whole else kernel.new_empty(0)
             response = self._responses[key] = Response(*backend.respond(kernel[:slots], slots), far)
         return response
 
-    def far_response(self, history: History) -> Response:
+    def far_response(self, history: History, kernel_of: Kernel) -> Response:
         """Return the response with its far part, which is needed after as many tokens as there are slots."""
-        response, slots = self.response(history), history.slots
+        response, slots = self.response(history, kernel_of), history.slots
         if response.far.numel():
             return response
-        kernel = self._kernel(2 * slots, history.values.shape[2])
+        kernel = kernel_of(2 * slots, history.values.shape[2])
         return replace(response, far=backends.active(self._device).respond_far(kernel, slots))

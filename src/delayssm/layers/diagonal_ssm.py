@@ -197,7 +197,7 @@ class DiagonalSSM(Streaming[State]):
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """Return the outputs for a chunk, by recurrence, and the state after it."""
+        """Return the outputs for a chunk, by recurrence or from past inputs, and the state after it."""
         self._require_causal()
         check_streams()
         check_sequence(x, self.d_model, self.D.dtype)
@@ -244,7 +244,7 @@ class DiagonalSSM(Streaming[State]):
         """Return the response to go on with, after making sure that the state belongs to these parameters."""
         self._check_state(state, state.position)
         assert isinstance(state.memory, History)
-        return self._derived().response(state.memory)
+        return self._derived().response(state.memory, self._padded_kernel)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:
         self._require_causal()
@@ -265,18 +265,18 @@ class DiagonalSSM(Streaming[State]):
     @torch.no_grad()
     def _advance(self, x: Tensor, state: State, history: History, lengths: Tensor) -> Tensor:
         """Return the outputs for a chunk; the history advances in place."""
-        response = self._derived().response(history)
+        response = self._derived().response(history, self._padded_kernel)
         if state.usage.longest + x.shape[1] >= history.slots < history.max_length:
             begins, ends = state.position < history.slots, state.position + lengths >= history.slots
             if bool((begins & ends).any()):
-                response = self._derived().far_response(history)
+                response = self._derived().far_response(history, self._padded_kernel)
         return advance(x, lengths, state.position, history.values, response, history.max_length)
 
     def far_response(self, history: History) -> Response:
         """Return the response with the part that is needed after as many tokens as there are slots."""
         derived = self._derived()
         derived.require(history)
-        return derived.far_response(history)
+        return derived.far_response(history, self._padded_kernel)
 
     @torch.no_grad()
     def _padded_kernel(self, length: int, width: int) -> Tensor:
@@ -324,7 +324,7 @@ class DiagonalSSM(Streaming[State]):
         if self._cached is None or not self._cached.is_of(parameters):
             with torch.no_grad():
                 system = PairedCoefficients(*(t.contiguous() for t in self._system()))
-            self._cached = Derived(parameters, system, self._padded_kernel)
+            self._cached = Derived(parameters, system)
         return self._cached
 
     def _require_causal(self) -> None:
@@ -334,7 +334,6 @@ class DiagonalSSM(Streaming[State]):
     def _check_state(self, state: State, x: Tensor, system: PairedCoefficients | None = None) -> None:
         in_a_graph = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *self.parameters()))
         state.require_owner(self._identity, x.device, in_a_graph)
-        check_rows(x, state.batch_size)
         memory = state.memory
         if isinstance(memory, History):
             self._derived().require(memory)

@@ -88,7 +88,7 @@ class Layer(Streaming[State]):
     def stream(
         self, x: Float[Tensor, "B L H"], state: State, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], State]:
-        """Return the outputs for a chunk, by recurrence, and the state after it."""
+        """Return the outputs for a chunk, and the state after it."""
         if self.training and self.dropout:
             raise RuntimeError("dropout would differ from chunk to chunk; call .eval() before streaming")
         spans = check_lengths(lengths, x)

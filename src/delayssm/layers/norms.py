@@ -65,6 +65,16 @@ def make_norm(norm: Norm, width: int, device: Device, dtype: torch.dtype | None)
     return (nn.LayerNorm if norm == "layer" else BatchNorm)(width, device=device, dtype=dtype)
 
 
+def name_of(norm: nn.LayerNorm | BatchNorm, width: int) -> Norm:
+    """Return the name of a norm; raise if `make_norm` makes another one by this name, as it would be when loaded."""
+    name: Norm = "batch" if isinstance(norm, BatchNorm) else "layer"
+    made = make_norm(name, width, "meta", None)
+    same = isinstance(norm, type(made)) and norm.extra_repr() == made.extra_repr()
+    if not same or norm.state_dict().keys() != made.state_dict().keys():
+        raise ValueError(f"a configuration can have the norms {made} and no other settings, but this norm is {norm}")
+    return name
+
+
 def normalise(norm: nn.LayerNorm | BatchNorm, x: Tensor, spans: Spans | None) -> Tensor:
     """Return x, normalised as if there were no padding."""
     y: Tensor = norm(x, spans) if isinstance(norm, BatchNorm) else norm(x)

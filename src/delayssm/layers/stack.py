@@ -68,7 +68,7 @@ class Stack(Streaming[States], Pretrained):
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
-        """Return the outputs for a whole sequence, by FFT."""
+        """Return the outputs for a whole sequence."""
         spans = check_lengths(lengths, x)
         *before, last = self._blocks()
         for block in before:
@@ -79,7 +79,7 @@ class Stack(Streaming[States], Pretrained):
     def stream(
         self, x: Float[Tensor, "B L H"], state: States, lengths: Lengths = None
     ) -> tuple[Float[Tensor, "B L H"], States]:
-        """Return the outputs for a chunk, by recurrence, and the state after it."""
+        """Return the outputs for a chunk, and the state after it."""
         check_state(state, States)
         if len(state.parts) != len(self.blocks):
             raise ValueError(f"this state is of {len(state.parts)} blocks, but the stack has {len(self.blocks)}")

@@ -15,7 +15,7 @@ from delayssm.layers import decoding
 from delayssm.layers.checks import Lengths, check_lengths, check_module, check_rows, check_state, check_whole
 from delayssm.layers.decoding import Decoder
 from delayssm.layers.inputs import Tokens, TokensConfig, Values, ValuesConfig
-from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, normalise, require_streamable
+from delayssm.layers.norms import BatchNorm, Norm, check_norm, make_norm, name_of, normalise, require_streamable
 from delayssm.layers.stack import Stack, StackConfig
 from delayssm.layers.streaming import Streaming, reset_parameters
 from delayssm.storage.pretrained import Pretrained
@@ -52,7 +52,9 @@ class PooledState(Streams):
         return self.backbone.usages()
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PooledState:
-        return PooledState(self.backbone.map(function), function(self.total), self.origin)
+        backbone = self.backbone.map(function)
+        with torch.inference_mode(False):  # tensors made in inference mode could not be advanced outside of it
+            return PooledState(backbone, function(self.total).contiguous(), self.origin)
 
     def detach(self) -> PooledState:
         return PooledState(self.backbone.detach(), self.total.detach(), self.origin)
@@ -162,7 +164,7 @@ class PooledModel(Streaming[PooledState], Pretrained):
             backbone=self.backbone.config,
             outputs=self.head.out_features if isinstance(self.head, nn.Linear) else None,
             pooling=self.pooling,
-            norm=None if self.norm is None else "batch" if isinstance(self.norm, BatchNorm) else "layer",
+            norm=None if self.norm is None else name_of(self.norm, self.d_model),
         )
 
     def forward(self, x: Tensor, lengths: Lengths = None) -> Float[Tensor, "B O"]:  # type: ignore[override]
@@ -181,13 +183,14 @@ class PooledModel(Streaming[PooledState], Pretrained):
         before = state.position.clone()  # which the backbone advances in place
         y, backbone = self.backbone.stream(self.inputs(x, spans), state.backbone, spans)
         y = without_padding(self._normalise(y, spans), spans)
-        total = state.total.unsqueeze(1) + y.cumsum(1)
+        total = state.total.unsqueeze(1) + y.cumsum(1, dtype=state.total.dtype)
         if self.pooling == "mean":
             count = before.unsqueeze(1) + 1 + torch.arange(y.shape[1], device=y.device)
             if spans is not None and spans.start is not None:
                 count = (count - spans.start.unsqueeze(1)).clamp(min=1)
-            y = total / count.unsqueeze(-1)
-        after = total[:, -1] if total.shape[1] else state.total
+            y = (total / count.unsqueeze(-1)).to(y.dtype)
+        with torch.inference_mode(False):  # as in `State.map`
+            after = (total[:, -1] if total.shape[1] else state.total).clone()  # not a view, which would keep all of it
         return without_padding(self.head(y), spans), PooledState(backbone, after, state.origin)
 
     @torch.no_grad()
@@ -199,7 +202,7 @@ class PooledModel(Streaming[PooledState], Pretrained):
 
     def decoder(self, state: PooledState) -> Decoder[PooledState]:
         """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
-        return PooledDecoder(self, state)
+        return PooledDecoder(self, state) if decoding.is_original(self) else Decoder(self, state)
 
     def extra_repr(self) -> str:
         return f"pooling={self.pooling!r}"
@@ -209,9 +212,11 @@ class PooledModel(Streaming[PooledState], Pretrained):
 
     def _pool(self, x: Tensor, lengths: Lengths) -> Float[Tensor, "B H"]:
         spans = check_lengths(lengths, x)
-        u = self.inputs(x, spans)
+        u: Tensor = self.inputs(x, spans)
         whole = Spans(torch.full(u.shape[:1], u.shape[1], device=u.device)) if spans is None else spans
         last = (whole.stop - 1).clamp(min=0).unsqueeze(1)
+        if u.shape[1] == 0:
+            return u.new_zeros(len(u), self.d_model)  # nothing was seen
         if self.pooling == "last" and not isinstance(self.norm, BatchNorm):
             return whole.fill(self._normalise(self.backbone(u, spans, last), None), last).squeeze(1)
         y = without_padding(self._normalise(self.backbone(u, spans), spans), spans)
@@ -220,7 +225,9 @@ class PooledModel(Streaming[PooledState], Pretrained):
         return y.sum(1) / whole.lengths.clamp(min=1).unsqueeze(-1)
 
     def _first_state(self, batch_size: int, max_length: int | None) -> PooledState:
-        total = next(self.parameters()).new_zeros(batch_size, self.d_model)
+        like = next(self.parameters())
+        dtype = torch.promote_types(like.dtype, torch.float32)  # a long sum needs more digits than its terms
+        total = like.new_zeros(batch_size, self.d_model, dtype=dtype)
         return PooledState(self.backbone.init_state(batch_size, max_length), total)
 
     def _normalise(self, y: Tensor, spans: Spans | None) -> Tensor:
@@ -236,7 +243,7 @@ class PooledDecoder(Decoder[PooledState]):
             require_streamable(model.norm)
         super().__init__(model, state)
         self._pooled, self._stack = model, decoding.bind(model.backbone, state.backbone)
-        self._total, self._count = state.total, state.position.clone()
+        self._total = state.total
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
@@ -245,9 +252,14 @@ class PooledDecoder(Decoder[PooledState]):
         check_rows(x, self._state.batch_size)
         y = self._stack(model.inputs(x.unsqueeze(1))[:, 0])
         y = model._normalise(y.unsqueeze(1), None)[:, 0]
-        self._total, self._count = self._total + y, self._count + 1
-        answer: Tensor = model.head(self._total / self._count.unsqueeze(1) if model.pooling == "mean" else y)
+        self._total = self._total + y
+        mean = (self._total / self._stack.position.unsqueeze(1)).to(y.dtype)
+        answer: Tensor = model.head(mean if model.pooling == "mean" else y)
         return answer
+
+    @property
+    def position(self) -> Tensor:
+        return self._stack.position
 
     @property
     def state(self) -> PooledState:

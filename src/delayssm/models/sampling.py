@@ -30,6 +30,8 @@ class Sampling:
             raise ValueError(f"temperature must be a number of at least 0, not {self.temperature}")
         if self.top_k is not None and (self.top_k < 1 or self.top_k != int(self.top_k)):
             raise ValueError(f"top_k must be a whole number of at least 1, or None for all tokens, not {self.top_k}")
+        if self.top_k is not None:
+            object.__setattr__(self, "top_k", int(self.top_k))  # 5.0 is as good as 5
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must lie in (0, 1], or be None for all tokens, not {self.top_p}")
 

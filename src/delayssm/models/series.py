@@ -34,6 +34,10 @@ class SeriesModelConfig(Config):
     backbone: StackConfig
     outputs: int
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("outputs", self.outputs, 1)
+
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> SeriesModel:
         return SeriesModel(self.inputs.build(device, dtype), self.backbone.build(device, dtype), self.outputs)
 
@@ -95,7 +99,7 @@ class SeriesModel(Streaming[States], Pretrained):
 
     def decoder(self, state: States) -> Decoder[States]:
         """Return this model bound to streams and to the parameters as they are now: the fastest way to go on."""
-        return SeriesDecoder(self, state)
+        return SeriesDecoder(self, state) if decoding.is_original(self) else Decoder(self, state)
 
     @torch.no_grad()
     def rollout(
@@ -114,6 +118,10 @@ class SeriesModel(Streaming[States], Pretrained):
         """
         check_rows(values, state.batch_size)
         steps, outputs, features = check_whole("steps", steps, 1), self.head.out_features, self.inputs.in_features
+        if outputs > features:
+            raise ValueError(
+                f"{features} values go in and {outputs} come out, so this model cannot be fed its own answers"
+            )
         expected = (len(values), steps - 1, features - outputs)
         if known is None and features == outputs:
             known = values.new_empty(expected)
@@ -125,7 +133,7 @@ class SeriesModel(Streaming[States], Pretrained):
             )
         following, answers = self.decoder(state), []
         for t in range(steps):
-            answers.append(following(values).clone())
+            answers.append(following(values))
             if t + 1 < steps:
                 values = torch.cat([answers[-1], known[:, t]], dim=1)
         return torch.stack(answers, 1), following.state
@@ -154,3 +162,7 @@ class SeriesDecoder(Decoder[States]):
     @property
     def state(self) -> States:
         return self._stack.state
+
+    @property
+    def position(self) -> Tensor:
+        return self._stack.position

@@ -35,6 +35,10 @@ class TokenModelConfig(Config):
     vocab_size: int
     backbone: StackConfig
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("vocab_size", self.vocab_size, 1)
+
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> TokenModel:
         return TokenModel(self.vocab_size, self.backbone.build(device, dtype))
 
@@ -158,8 +162,7 @@ class TokenModel(Streaming[States], Pretrained):
         lengths = torch.tensor([len(row) for row in rows], device=rows[0].device)
         state = self.init_state(len(rows), max_length=int(lengths.max()) + count - 1)
         tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        y, state = self.backbone.stream(self.embedding(tokens, lengths), state, lengths)
-        logits = self._logits(take(y, lengths.unsqueeze(1) - 1)[:, 0])
+        logits, state = self._read(tokens, state, lengths)
         following, live = self.decoder(state), set(range(len(rows)))
         for i in range(count):
             chosen = [0] * len(rows)
@@ -182,8 +185,7 @@ class TokenModel(Streaming[States], Pretrained):
         if count == 0:
             return
         state = self.init_state(1, max_length=tokens.shape[1] + count - 1)
-        y, state = self.backbone.stream(self.embedding(tokens), state)
-        logits = self._logits(y[:, -1])
+        logits, state = self._read(tokens, state, torch.full_like(tokens[:, 0], tokens.shape[1]))
         following = self.decoder(state)
         for i in range(count):
             token = sampling.draw(logits[0], generator)
@@ -192,6 +194,17 @@ class TokenModel(Streaming[States], Pretrained):
             yield token
             if i + 1 < count:
                 logits = following(torch.tensor([token], device=tokens.device))
+
+    def _read(
+        self, tokens: Int[Tensor, "B L"], state: States, lengths: Int[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B V"], States]:
+        """Return the logits after the last token of each prompt, and the state; the others would take much memory."""
+        last = lengths.unsqueeze(1) - 1
+        if not decoding.is_original(self):
+            y, state = self.stream(tokens, state, lengths)
+            return take(y, last)[:, 0], state
+        y, state = self.backbone.stream(self.embedding(tokens, lengths), state, lengths)
+        return self._logits(take(y, last)[:, 0]), state
 
     def _prompt(self, prompt: Any) -> Int[Tensor, "1 L"]:
         """Return a prompt as a batch of one row, after making sure that it is made of tokens."""

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import socket
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,8 @@ def write(path: Path, content: bytes) -> None:
     If the process is killed in between, the next one that writes the file removes what it finds beside it.
     """
     remove_leftovers(path.parent, path.name)
-    partial = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+    writer = f"{socket.gethostname()}.{os.getpid()}-{threading.get_ident()}"
+    partial = path.with_name(f".{path.name}.{writer}.part")
     try:
         with partial.open("wb") as file:
             file.write(content)
@@ -62,7 +64,7 @@ def make_directory(directory: Path) -> None:
 
 def remove_leftovers(directory: Path, name: str = "*") -> None:
     """Remove what killed processes of this machine have begun to write: for one file, or for all in a directory."""
-    pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)\.part")
+    pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)-\d+\.part")
     for path in directory.glob(f".{name if name == '*' else glob.escape(name)}.*.part"):
         writer = pattern.fullmatch(path.name)
         if writer is not None and not _is_alive(int(writer[1])):
@@ -80,10 +82,12 @@ def _is_alive(process: int) -> bool:
 
 
 def append(path: Path, line: str) -> None:
-    """Append a line to a file."""
+    """Append a line to a file, so that it is on disk before anything that is written later."""
     try:
         with path.open("a") as file:
             file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise OSError(error.errno, f"could not write to {path}: {error.strerror}") from error
 

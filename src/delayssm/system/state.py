@@ -219,8 +219,12 @@ class State(Streams):
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         self.require_unspent()
         usage = Usage(self.usage.longest)
+
+        def apply(t: Tensor) -> Tensor:
+            return function(t).contiguous()  # backends advance memory in place, by its address
+
         with torch.inference_mode(False):  # tensors made in inference mode could not be advanced outside of it
-            return State(self.memory.map(function), function(self.position), self.ssm, self.origin, usage)
+            return State(self.memory.map(apply), apply(self.position), self.ssm, self.origin, usage)
 
     def detach(self) -> State:
         return dataclasses.replace(self.map(Tensor.detach), usage=self.usage, advances=self.advances)
@@ -229,7 +233,10 @@ class State(Streams):
         if torch.empty(0, device=device).device == self.position.device:
             self.require_unspent()
             return self  # it is there already
-        return dataclasses.replace(self.map(lambda t: t.to(device)), memory=self.memory.to(device))
+        self.require_unspent()
+        with torch.inference_mode(False):  # as in `map`
+            memory, position = self.memory.to(device), self.position.to(device)
+        return State(memory, position, self.ssm, self.origin, Usage(self.usage.longest))
 
     def describe(self) -> str:
         bound = "any number of" if self.max_length is None else f"at most {self.max_length:,}"

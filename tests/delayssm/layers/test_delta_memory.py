@@ -100,3 +100,18 @@ def test_autocast_keeps_the_memory_in_float32() -> None:
 def test_wrong_options_are_refused(options: dict[str, int], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         DeltaMemory(8, **options)
+
+
+def test_a_state_in_a_graph_is_not_changed() -> None:
+    """Looking ahead without gradients leaves the graph of a state as it is."""
+    layer, x = DeltaMemory(8, head_size=4), torch.randn(2, 9, 8)
+    y, state = layer.stream(x, layer.init_state(2))
+    later, _ = layer.stream(x, state)
+    with torch.no_grad():
+        layer.stream(x, state)
+    (y.sum() + later.sum()).backward()
+    assert layer.qkv.weight.grad is not None
+
+
+def test_a_batch_of_no_rows() -> None:
+    assert DeltaMemory(8)(torch.zeros(0, 5, 8)).shape == (0, 5, 8)

@@ -71,11 +71,11 @@ def test_the_compiled_call_allocates_nothing() -> None:
     model = TokenModel(20, _make(STACKS["DS4D"]))
     decoder = model.decoder(model.init_state(2, max_length=500))
     tokens = torch.tensor([3, 4])
-    memory = decoder(tokens).data_ptr()
+    decoder(tokens)
     _nrt_python.memsys_enable_stats()
     before = rtsys.get_allocation_stats()
     for _ in range(100):
-        assert decoder(tokens).data_ptr() == memory
+        decoder(tokens)
     assert rtsys.get_allocation_stats() == before
     _nrt_python.memsys_disable_stats()
 
@@ -361,7 +361,8 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
         process.wait()
     host = socket.gethostname()
     dead, alive, elsewhere = (
-        tmp_path / f".state.{name}.part" for name in (f"{host}.{process.pid}", f"{host}.{os.getppid()}", "other.1")
+        tmp_path / f".state.{name}.part"
+        for name in (f"{host}.{process.pid}-1", f"{host}.{os.getppid()}-1", "other.1-1")
     )
     for path in (dead, alive, elsewhere):
         path.write_bytes(b"half")

@@ -58,6 +58,41 @@ def test_a_decoder_answers_as_steps_do(pooling: str, norm: str | None, inputs: V
 
 
 @every_pooling
+@torch.no_grad()
+def test_rows_of_a_decoder_come_and_go(pooling: str) -> None:
+    model, x = _model(pooling), torch.randn(2, 10, 3)
+    decoder, fresh = model.decoder(model.init_state(2)), model.decoder(model.init_state(2))
+    for t in range(10):
+        decoder(x[:, t])
+    decoder.state.reset([0])
+    other = model.init_state(1)
+    _, other = model.stream(x[:1, :4], other)
+    decoder.state.put([1], other)
+    assert decoder.position.tolist() == [0, 4]
+    answers = decoder(x[:, 0])
+    torch.testing.assert_close(answers[0], fresh(x[:, 0])[0])
+    expected = model(torch.cat([x[:1, :4], x[1:, :1]], 1))[0]
+    torch.testing.assert_close(answers[1], expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_state_keeps_no_more_than_it_needs() -> None:
+    model = _model("mean")
+    _, state = model.stream(torch.randn(2, 500, 3), model.init_state(2))
+    assert state.total.untyped_storage().nbytes() == state.total.nbytes
+    with torch.inference_mode():
+        _, state = model.stream(torch.randn(2, 5, 3), state)
+    state.reset([0])
+    assert state.position.tolist() == [0, 505]
+
+
+@every_pooling
+def test_a_sequence_of_no_length(pooling: str) -> None:
+    model = _model(pooling)
+    torch.testing.assert_close(model(torch.zeros(2, 0, 3)), model.head(torch.zeros(2, 8)))
+
+
+@every_pooling
 def test_streams_can_be_stepped_selected_reset_and_saved(pooling: str, tmp_path: Path) -> None:
     model = _model(pooling)
     x = torch.randn(3, 9, 3)

@@ -68,6 +68,12 @@ def test_some_values_are_known_beforehand() -> None:
     assert relative_rms(answers, whole[:, -6:]) <= 1e-6
 
 
+def test_a_model_with_more_answers_than_values_cannot_be_fed() -> None:
+    model = SeriesModel(Values(1, 8), Stack([Block(S4D(8, 4))]), outputs=3).eval()
+    with pytest.raises(ValueError, match="1 values go in and 3 come out, so this model cannot be fed its own answers"):
+        model.rollout(torch.zeros(2, 1), model.init_state(2), 4)
+
+
 def test_wrong_input() -> None:
     model = _model()
     state = model.init_state(2)
