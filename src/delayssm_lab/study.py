@@ -63,6 +63,13 @@ class Study(ABC):
     def progress(self, places: Places) -> tuple[int, int]:
         """Return how many steps of the study are done, and how many there are."""
 
+    def shown(self, places: Places) -> tuple[int, int]:
+        """Return how many steps the results show, and how many there are.
+
+        That is the progress, unless some steps were done by other code, whose results are not mixed with this code's.
+        """
+        return self.progress(places)
+
     @abstractmethod
     def run(self, places: Places) -> None:
         """Do the steps that are missing."""
@@ -77,9 +84,14 @@ class Study(ABC):
 
     def write(self, places: Places) -> None:
         """Write the files of the results, and about.json with the command, date, machine and versions."""
-        done, total = self.progress(places)
+        done, total = self.shown(places)
         if not done:
-            raise ValueError(f"no step of {self.name} is finished, so there are no results to write")
+            finished, _ = self.progress(places)
+            reason = f"all {finished} finished steps of {self.name} were done by other code" if finished else ""
+            raise ValueError(
+                f"{reason or f'no step of {self.name} is finished'}, so there are no results to write; "
+                f"begin with `delayssm reproduce {self.name}`"
+            )
         start = time.perf_counter()
         content = dict(self.files(places))
         day, environment = self.made(places)

@@ -122,6 +122,7 @@ def group(
 ) -> Results:
     """Group runs by task and model, and choose the best learning rate of each.
 
+    Only the rates with the most seeds are compared, so that one lucky seed of another rate does not count as its mean.
     Runs that differ in more than learning rate and seed are different tasks or models, and are labelled as such.
     """
     labels = _labels([(record.run.task.label, record.run.task) for record in records])
@@ -136,7 +137,10 @@ def group(
             groups.setdefault((task, model), {}).setdefault(record.run.training.lr, []).append(record)
     cells = {}
     for key, by_rate in groups.items():
-        means = {lr: statistics.fmean(record.best for record in seeds) for lr, seeds in by_rate.items()}
+        most = max(map(len, by_rate.values()))
+        means = {
+            lr: statistics.fmean(record.best for record in seeds) for lr, seeds in by_rate.items() if len(seeds) == most
+        }
         best = max(means, key=lambda lr: tasks[key[0]].metric.merit(means[lr]))
         cells[key] = Cell(tuple(sorted(by_rate[best], key=lambda record: record.run.seed)), tuple(sorted(by_rate)))
     ordered_models = sorted(families, key=lambda model: (_position(MODEL_ORDER, families[model]), model))

@@ -107,6 +107,11 @@ def cell_text(cell: Cell | None) -> str:
     return f"{cell.mean:.2f}{deviation}{'' if cell.finished else '*'}"
 
 
+def text_or_blank(cell: Cell | None) -> str:
+    """Return the text of a cell for tables whose missing cells are blank."""
+    return "" if cell is None else cell_text(cell)
+
+
 def _cells_as_json(results: Results) -> list[dict[str, object]]:
     return [
         {

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from torch import nn
 
 from delayssm_lab.recipes.delayed import TASKS, ModelName, preset
-from delayssm_lab.studies.contest import SMALL, Contest
-from delayssm_lab.studies.synthetic import PAPER, Synthetic, paper_runs
-from delayssm_lab.studies.trained import Finder, Shelf, last_made, of_any_code, of_this_code, total_seconds
-from delayssm_lab.study import Places, Study
+from delayssm_lab.studies.contest import Contest, hold_in_turn
+from delayssm_lab.studies.synthetic import PAPER_SHELF, paper_runs
+from delayssm_lab.studies.trained import Finder, OfRuns, Shelf, of_this_code
+from delayssm_lab.study import Places
 from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
 from delayssm_lab.training.store import Store
@@ -36,7 +36,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class OfCheckpoints(Study):
+class OfCheckpoints(OfRuns):
     """A study of the first seed of some models: on all tasks at small scale, and what there is at the paper's scale.
 
     Args:
@@ -49,18 +49,12 @@ class OfCheckpoints(Study):
     contests: tuple[Contest, ...] | None = None
     full_size: tuple[Run, ...] | None = None
 
-    def progress(self, places: Places) -> tuple[int, int]:
-        return len(self._found(of_any_code(places))), len(self._contests()) + len(self._full_size())
+    def steps(self, find: Finder) -> tuple[list[Record], int]:
+        return [record for _, _, record in self._found(find)], len(self._contests()) + len(self._full_size())
 
     def run(self, places: Places) -> None:
-        Synthetic(self._contests()).run(places)
-        PAPER.train(self._full_size(), places)
-
-    def seconds(self, places: Places) -> float:
-        return total_seconds([record for _, _, record in self._found(of_this_code(places))])
-
-    def made(self, places: Places) -> tuple[str, dict[str, str]]:
-        return last_made([record for _, _, record in self._found(of_this_code(places))])
+        hold_in_turn(self._contests(), places)
+        PAPER_SHELF.train(self._full_size(), places)
 
     def checkpoints(self, places: Places) -> list[Checkpoint]:
         """Return the checkpoints that there are."""
@@ -79,8 +73,9 @@ class OfCheckpoints(Study):
         return tuple(run for run in paper_runs() if run.model_label in families and run.seed == 0)
 
     def _found(self, find: Finder) -> list[tuple[Shelf, str, Record]]:
-        small = [run for contest in self._contests() for run in contest.finals(find)[:1]]
-        pairs = [(SMALL, "small run", run) for run in small]
-        pairs += [(PAPER, "full-size run", run) for run in self._full_size()]
-        records = [(shelf, source, find(shelf, run)) for shelf, source, run in pairs]
+        runs = [
+            (contest.whole_shelf, "small run", run) for contest in self._contests() for run in contest.finals(find)[:1]
+        ]
+        runs += [(PAPER_SHELF, "full-size run", run) for run in self._full_size()]
+        records = [(shelf, source, find(shelf, run)) for shelf, source, run in runs]
         return [(shelf, source, record) for shelf, source, record in records if record is not None]

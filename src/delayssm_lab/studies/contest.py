@@ -1,4 +1,4 @@
-"""Contests: the same chance for every model on a task, at the best of several learning rates."""
+"""Contests: the same chance for every model on a task, at the best of several learning rates; and studies of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from delayssm_lab.models.specs import StateSpaceSpec
 from delayssm_lab.recipes.delayed import LEARNING_RATES
-from delayssm_lab.studies.trained import Finder, Shelf, of_this_code
+from delayssm_lab.report import tables
+from delayssm_lab.report.collect import group
+from delayssm_lab.studies.trained import Finder, OfRuns, Shelf, of_this_code, records_of, total_seconds
 from delayssm_lab.study import Places
+from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run
 
 #: The learning rates that are tried for every model: the paper's two, and a higher one.
@@ -25,7 +28,7 @@ def later_studies_look_at(run: Run) -> bool:
 
 
 SCREENING = Shelf("small-screening")
-SMALL = Shelf("small", later_studies_look_at)
+SMALL_SHELF = Shelf("small", later_studies_look_at)
 
 #: A run and where it is kept.
 Shelved = tuple[Shelf, Run]
@@ -53,7 +56,7 @@ class Contest:
     seeds: tuple[int, ...] = SEEDS
     further: tuple[float, ...] = ()
     short_shelf: Shelf = SCREENING
-    whole_shelf: Shelf = SMALL
+    whole_shelf: Shelf = SMALL_SHELF
 
     def screening(self, find: Finder) -> list[Run]:
         """Return the short runs, one for each learning rate that is to be tried as far as is known."""
@@ -69,10 +72,23 @@ class Contest:
                 return runs
             rates = sorted([*rates, min(ends, key=lambda rate: abs(math.log(rate / best)))])
 
+    def deciding(self, find: Finder) -> list[Run]:
+        """Return the whole runs that decide between rates that the screening has found about equally good, if any."""
+        rates, _ = self._contenders(find)
+        return [self._whole(rate, self.seeds[0]) for rate in rates] if len(rates) > 1 else []
+
     def finals(self, find: Finder) -> list[Run]:
         """Return the runs with the best learning rate; none while that is not known."""
         rate, _ = self._best_rate(find)
         return [] if rate is None else [self._whole(rate, seed) for seed in self.seeds]
+
+    def screened(self, find: Finder) -> list[Record]:
+        """Return the records of the short runs."""
+        return records_of(self.short_shelf, self.screening(find), find)
+
+    def records(self, find: Finder) -> list[Record]:
+        """Return the records of the runs with the best learning rate."""
+        return records_of(self.whole_shelf, self.finals(find), find)
 
     def missing(self, find: Finder) -> list[Shelved]:
         """Return the runs to train next; none when the contest is over."""
@@ -81,15 +97,19 @@ class Contest:
             return missing
         return [(self.whole_shelf, run) for run in self.finals(find) if find(self.whole_shelf, run) is None]
 
-    def _best_rate(self, find: Finder) -> tuple[float | None, list[Shelved]]:
-        """Return the best learning rate, or None and the runs that are still needed to know it."""
+    def _contenders(self, find: Finder) -> tuple[list[float], list[Shelved]]:
+        """Return the best rates of the screening, or none and the runs that are still needed to know them."""
         screened, missing = _compare(self.short_shelf, self.screening(find), find)
         if missing:
-            return None, missing
-        contenders = [rate for rate, merit in screened.items() if merit > max(screened.values()) - MARGIN]
-        if len(contenders) == 1:
-            return contenders[0], []
-        whole, missing = _compare(self.whole_shelf, [self._whole(rate, self.seeds[0]) for rate in contenders], find)
+            return [], missing
+        return [rate for rate, merit in screened.items() if merit > max(screened.values()) - MARGIN], []
+
+    def _best_rate(self, find: Finder) -> tuple[float | None, list[Shelved]]:
+        """Return the best learning rate, or None and the runs that are still needed to know it."""
+        rates, missing = self._contenders(find)
+        if missing or len(rates) == 1:
+            return (None, missing) if missing else (rates[0], [])
+        whole, missing = _compare(self.whole_shelf, [self._whole(rate, self.seeds[0]) for rate in rates], find)
         return (None, missing) if missing else (max(whole, key=lambda rate: whole[rate]), [])
 
     def _short(self, rate: float) -> Run:
@@ -116,3 +136,67 @@ def hold(contests: Sequence[Contest], places: Places) -> None:
     while missing := [shelved for contest in contests for shelved in contest.missing(find)]:
         for shelf in dict.fromkeys(shelf for shelf, _ in missing):
             shelf.train([run for other, run in missing if other == shelf], places)
+
+
+def hold_in_turn(contests: Sequence[Contest], places: Places) -> None:
+    """Hold the contests of one model after the other, so that the first models are finished first."""
+    for model in dict.fromkeys(contest.run.model_label for contest in contests):
+        hold([contest for contest in contests if contest.run.model_label == model], places)
+
+
+def records_of_all(contests: Sequence[Contest], find: Finder) -> list[Record]:
+    """Return the records of the runs with the best learning rates."""
+    return [record for contest in contests for record in contest.records(find)]
+
+
+@dataclass(frozen=True)
+class Contests(OfRuns):
+    """A study of contests. Its steps are the short runs, and those with the best learning rates.
+
+    Args:
+        contests: A contest for each model and task.
+    """
+
+    contests: tuple[Contest, ...]
+
+    def steps(self, find: Finder) -> tuple[list[Record], int]:
+        total = sum(len(contest.screening(find)) + len(contest.seeds) for contest in self.contests)
+        return [*self.screened(find), *self.records(find)], total
+
+    def run(self, places: Places) -> None:
+        hold_in_turn(self.contests, places)
+
+    def seconds(self, places: Places) -> float:
+        find = of_this_code(places)
+        deciding = (
+            record
+            for contest in self.contests
+            for record in records_of(contest.whole_shelf, contest.deciding(find), find)
+        )
+        return total_seconds({record.run: record for record in (*self.steps(find)[0], *deciding)}.values())
+
+    def screened(self, find: Finder) -> list[Record]:
+        """Return the records of the short runs."""
+        return [record for contest in self.contests for record in contest.screened(find)]
+
+    def records(self, find: Finder) -> list[Record]:
+        """Return the records of the runs with the best learning rates."""
+        return records_of_all(self.contests, find)
+
+    def rates(self, find: Finder) -> str:
+        """Return a table of the best metrics in the screening; bold ones are at the rates that were chosen."""
+        results = group(self.screened(find))
+        chosen = {_place(run) for contest in self.contests for run in contest.finals(find)[:1]}
+        texts = {_place(record.run): f"{record.best:.2f}" for record in results.records}
+        cells = {place: f"**{text}**" if place in chosen else text for place, text in texts.items()}
+        rows = []
+        for model in results.models:
+            for rate in sorted({rate for other, rate, _ in cells if other == model}):
+                row = (cells.get((model, rate, task), "") for task in results.tasks)
+                rows.append([model, f"{rate:g}", *row])
+        return tables.markdown(["model", "learning rate", *results.tasks], rows)
+
+
+def _place(run: Run) -> tuple[str, float, str]:
+    """Return the row and column of a run in the table of learning rates."""
+    return run.model_label, run.training.lr, run.task.label

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from delayssm_lab.data.generate.mackey_glass import mackey_glass
 from delayssm_lab.report import tables
-from delayssm_lab.studies.equations.linear import Autoregression
+from delayssm_lab.studies.equations.forecast import ForecastProtocol, SeriesSplit, best_autoregression, repetition
+from delayssm_lab.studies.equations.report import PUBLISHED, PUBLISHED_TAU, mean_and_range
 from delayssm_lab.study import File, Kept, Places, Readings
 
-Array = NDArray[np.float64]
 Method = Literal["DelayForecaster", "autoregression", "last value"]
 
-#: Test errors in per cent, from the LMU paper's public notebook (keras-lmu, branch fix-mackey-glass).
-PUBLISHED = {"LSTM": 5.872, "LMU": 4.873, "LMU and LSTM layers": 4.473}
 CARD = """---
 library_name: delayssm
 tags:
@@ -82,20 +78,18 @@ class Forecasting(Kept[Contender]):
         return [*(Contender(method, self.series, self.length) for method in simple), *trained]
 
     def measure(self, point: Contender, places: Places) -> Readings:
-        data = mackey_glass(self.series, self.length + self.ahead)
-        quarter = self.series // 4
-        trained, chosen, tested = np.split(data, [quarter, 2 * quarter])
         if point.method == "last value":
-            return {"parameters": 0, "validation": self.error(chosen, chosen[:, : -self.ahead]),
-                    "test": self.error(tested, tested[:, : -self.ahead])}  # fmt: skip
+            return repetition(self.protocol)
+        data = self.protocol.split()
         if point.method == "autoregression":
-            return self._autoregression(trained, chosen, tested)
-        return self._forecaster(np.concatenate([trained, chosen]), tested, point.seed, places)
+            model, readings = best_autoregression(self.protocol, data, self.taps)
+            return {**readings, "test": self.protocol.error(data.tested, model.forecast(data.tested[:, : -self.ahead]))}
+        return self._forecaster(data, point.seed, places)
 
-    def error(self, series: Array, forecasts: Array) -> float:
-        """Return the RMSE of forecasts (series, times) in per cent of the RMS of what came true."""
-        true = series[:, self.ahead :]
-        return float(100 * np.sqrt(np.square(forecasts - true).mean() / np.square(true).mean()))
+    @property
+    def protocol(self) -> ForecastProtocol:
+        """Series, what is forecast, and how its error is measured."""
+        return ForecastProtocol(PUBLISHED_TAU, self.ahead, self.series, self.length, self.epochs)
 
     def show(self, results: Mapping[Contender, Readings]) -> Iterable[File]:
         rows = [[f"{name}, as published", "about 18,000", "–", f"{test:.2f}"] for name, test in PUBLISHED.items()]
@@ -103,43 +97,27 @@ class Forecasting(Kept[Contender]):
             found = [values for point, values in results.items() if point.method == method]
             taps = f", {found[0]['taps']:.0f} taps" if "taps" in found[0] else ""
             seeds = f", {len(found)} seeds" if len(found) > 1 else ""
-            errors = [_mean_and_range([values[split] for values in found]) for split in ("validation", "test")]
+            errors = [mean_and_range([values[split] for values in found]) for split in ("validation", "test")]
             rows.append([f"{method}{taps}{seeds}", f"{found[0]['parameters']:,.0f}", *errors])
         rows.sort(key=lambda row: -float(row[-1].split()[0]))
         head = ["model", "parameters", "validation error, %", "test error, %"]
         yield "table.md", tables.markdown(head, rows).encode()
 
-    def _autoregression(self, trained: Array, chosen: Array, tested: Array) -> Readings:
-        """Fit linear models of the last values by least squares, and test the one with the best number of taps."""
-        errors = {}
-        for taps in self.taps:
-            model = Autoregression.fit(trained, taps, self.ahead)
-            errors[taps] = self.error(chosen, model.forecast(chosen[:, : -self.ahead])), model
-        taps = min(errors, key=lambda taps: errors[taps][0])
-        validation, model = errors[taps]
-        test = self.error(tested, model.forecast(tested[:, : -self.ahead]))
-        return {"parameters": taps + 1, "taps": taps, "validation": validation, "test": test}
-
-    def _forecaster(self, seen: Array, tested: Array, seed: int, places: Places) -> Readings:
+    def _forecaster(self, data: SeriesSplit, seed: int, places: Places) -> Readings:
         """Train a forecaster, keep it, and test it."""
         from delayssm.estimators import DelayForecaster
 
-        quarter = len(seen) // 2
         forecaster = DelayForecaster(
             [self.ahead], max_epochs=self.epochs, patience=None, random_state=seed, verbose=True
         )
-        forecaster.fit(list(seen), held_out=range(quarter, 2 * quarter))
+        seen = [*data.trained, *data.chosen]
+        forecaster.fit(seen, held_out=range(len(data.trained), len(seen)))
         validation, test = (
-            self.error(series, np.array(forecaster.historical_forecasts(list(series)))[:, : -self.ahead, 0])
-            for series in (seen[quarter:], tested)
+            self.protocol.error(part, np.array(forecaster.historical_forecasts(list(part)))[:, : -self.ahead, 0])
+            for part in (data.chosen, data.tested)
         )
         best = min(forecaster.history_, key=lambda losses: losses["held out"])
         parameters = sum(p.numel() for p in forecaster.model_.parameters())
         readings = {"parameters": parameters, "validation": validation, "test": test, "best epoch": best["epoch"]}
         forecaster.save(places.work / "mackey-glass" / f"seed-{seed}", card=CARD.format(seed=seed, **readings))
         return readings
-
-
-def _mean_and_range(errors: list[float]) -> str:
-    mean = f"{np.mean(errors):.2f}"
-    return mean if len(errors) == 1 else f"{mean} ({min(errors):.2f} to {max(errors):.2f})"

@@ -19,7 +19,7 @@ from delayssm_lab.recipes.delayed import TaskName, preset
 from delayssm_lab.report import page, tables
 from delayssm_lab.report.collect import group
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.contest import SEEDS, SMALL
+from delayssm_lab.studies.contest import SEEDS, SMALL_SHELF
 from delayssm_lab.studies.suggested import LABEL, LAGS
 from delayssm_lab.studies.trained import Shelf, Trained
 from delayssm_lab.study import File, Places
@@ -120,7 +120,7 @@ class Initialisation(Trained):
 
     settings: Mapping[Run, Setting] = field(default_factory=design_runs)
     runs: tuple[Run, ...] = field(default_factory=lambda: (*design_runs(), *fraction_runs()))
-    shelf: Shelf = SMALL
+    shelf: Shelf = SMALL_SHELF
 
     def files(self, places: Places) -> Iterable[File]:
         records = self.records(places)

@@ -19,10 +19,9 @@ from delayssm_lab.recipes.language import LANGUAGE_MODELS, reviews
 from delayssm_lab.report import figures, tables
 from delayssm_lab.report.collect import group
 from delayssm_lab.report.drawing import legend, panels, png, styles
-from delayssm_lab.studies.contest import Contest, hold
+from delayssm_lab.studies.contest import Contest, Contests, hold
 from delayssm_lab.studies.mechanism import with_empty_branch, with_shortest_delays, without_branch
-from delayssm_lab.studies.synthetic import Synthetic
-from delayssm_lab.studies.trained import Finder, Shelf, of_this_code, records_of
+from delayssm_lab.studies.trained import Finder, Shelf, of_this_code
 from delayssm_lab.study import File, Places
 from delayssm_lab.tasks.language import START, FilmReviews, TextBatch
 from delayssm_lab.tasks.task import Split
@@ -80,7 +79,7 @@ def language_contests() -> tuple[Contest, ...]:
 
 
 @dataclass(frozen=True)
-class Language(Synthetic):
+class Language(Contests):
     """Bits per byte of all models, and what the delays of DS4D do.
 
     Args:
@@ -113,9 +112,9 @@ class Language(Synthetic):
 
     def files(self, places: Places) -> Iterable[File]:
         find = of_this_code(places)
-        yield "rates.md", self._rates(find).encode()
+        yield "rates.md", self.rates(find).encode()
         yield "table.md", self._table(find).encode()
-        finals = self._finals(find)
+        finals = self.records(find)
         if not finals:
             return
         yield "curves.png", png(_curves(finals))
@@ -158,7 +157,7 @@ class Language(Synthetic):
 
     def _table(self, find: Finder) -> str:
         """Return the results of all models, and of what has no parameters."""
-        finals = [records_of(contest.whole_shelf, contest.finals(find), find) for contest in self.contests]
+        finals = [contest.records(find) for contest in self.contests]
         shortest = min((_mean(map(_cpu_seconds, records)) for records in finals if records), default=math.nan)
         head = [
             "model",
@@ -174,7 +173,7 @@ class Language(Synthetic):
         ]
         rows = []
         for contest, records in zip(self.contests, finals, strict=True):
-            short = records_of(contest.short_shelf, contest.screening(find), find)
+            short = contest.screened(find)
             if not short:
                 continue
             best = min(short, key=lambda record: record.best)

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from delayssm_lab.recipes.recall import RECALLS, RecallModel, hybrids, small
-from delayssm_lab.report import figures, tables
+from delayssm_lab.report import figures, page, tables
 from delayssm_lab.report.collect import Results, group
 from delayssm_lab.report.drawing import png
-from delayssm_lab.studies.contest import SMALL, Contest
-from delayssm_lab.studies.synthetic import Synthetic, cell_text
-from delayssm_lab.studies.trained import of_this_code, records_of
+from delayssm_lab.studies.contest import Contest, Contests, records_of_all
+from delayssm_lab.studies.trained import of_this_code
 from delayssm_lab.study import File, Places
 
 #: Models, cheap ones first.
@@ -29,7 +28,7 @@ def hybrid_contests() -> tuple[Contest, ...]:
 
 
 @dataclass(frozen=True)
-class Recall(Synthetic):
+class Recall(Contests):
     """Validation accuracy of all models on associative recall and selective copying."""
 
     name = "recall"
@@ -40,10 +39,9 @@ class Recall(Synthetic):
 
     def files(self, places: Places) -> Iterable[File]:
         find = of_this_code(places)
-        yield "rates.md", self._rates(find).encode()
-        if finals := self._finals(find):
-            others = [run for contest in self.others for run in contest.finals(find)]
-            results = group([*finals, *records_of(SMALL, others, find)])
+        yield "rates.md", self.rates(find).encode()
+        if records := self.records(find):
+            results = group([*records, *records_of_all(self.others, find)])
             yield "table.md", table(results).encode()
             yield "curves.png", png(figures.learning_curves(results))
 
@@ -63,6 +61,7 @@ def table(results: Results) -> str:
     """Return the best validation accuracies, a row for each model, below the chance level of each task."""
     chance = ["chance level", *(f"{task.chance_level():.2f}" for task in results.tasks.values())]
     rows = [
-        [model, *(cell_text(results.cells.get((task, model))) for task in results.tasks)] for model in results.models
+        [model, *(page.text_or_blank(results.cells.get((task, model))) for task in results.tasks)]
+        for model in results.models
     ]
     return tables.markdown(["model", *results.tasks], [chance, *rows])

@@ -8,7 +8,7 @@ from typing import Any
 
 from delayssm_lab.recipes.delayed import ModelName, preset
 from delayssm_lab.report import page, tables
-from delayssm_lab.studies.contest import SEEDS, SMALL
+from delayssm_lab.studies.contest import SEEDS, SMALL_SHELF
 from delayssm_lab.studies.trained import Shelf, Trained
 from delayssm_lab.study import File, Places
 from delayssm_lab.training.run import Run
@@ -45,7 +45,7 @@ class SeparateRates(Trained):
     title = "Learning rates of step sizes and dynamics (copying with a variable delay, small scale)"
 
     runs: tuple[Run, ...] = field(default_factory=small_runs)
-    shelf: Shelf = SMALL
+    shelf: Shelf = SMALL_SHELF
 
     def files(self, places: Places) -> Iterable[File]:
         results = self.collected(places)

@@ -15,8 +15,8 @@ from delayssm_lab.recipes.delayed import SMALL_MEMORIES, TASKS, TaskName, grid, 
 from delayssm_lab.report import figures, page, tables
 from delayssm_lab.report.collect import Cell, Results, group
 from delayssm_lab.report.drawing import panels, png
-from delayssm_lab.studies.contest import SMALL, Contest
-from delayssm_lab.studies.synthetic import PAPER, Synthetic, small_contests
+from delayssm_lab.studies.contest import Contest, Contests, records_of_all
+from delayssm_lab.studies.synthetic import PAPER_SHELF, small_contests
 from delayssm_lab.studies.trained import Shelf, Trained, of_this_code, records_of
 from delayssm_lab.study import File, Places
 from delayssm_lab.tasks.delayed import DelayedMemory
@@ -25,9 +25,12 @@ from delayssm_lab.training.run import Run
 
 #: Training samples that delays are suggested from.
 SAMPLES = 2048
-#: p of the layers. It was chosen by copying with a variable delay, and is the same for all tasks.
-BRANCH_FRACTION = 0.5
+#: p of the layers with suggested delays, and of those with delays on a grid. For both it is the better of these two
+#: values on copying with a variable delay, and the same for all other tasks.
+BRANCH_FRACTION, GRID_FRACTION = 0.5, 0.1
 LABEL = "DS4D, suggested delays"
+#: The models with delays on a grid: that of the study of all models, and the one with the other p.
+GRID_LABELS = "DS4D", f"DS4D, p {BRANCH_FRACTION:g}"
 #: What `evidence` finds for each task at small scale, the clearest lag first. A test finds it again.
 LAGS: dict[TaskName, tuple[int, ...]] = {
     "copy-fixed": (264,),
@@ -54,13 +57,19 @@ def evidence(task: DelayedMemory, samples: int = SAMPLES) -> DelayEvidence:
 def suggested_contests() -> tuple[Contest, ...]:
     """Return a contest for each task, with the same learning rates and seeds as those of all other models.
 
-    The first one decides p: it is the paper's branch fraction on copying with a variable delay.
+    The first two decide p, in the same way for both placements: on copying with a variable delay, suggested delays are
+    also run with the grid's p, and the grid with that of suggested delays. If one of them is the better one there,
+    `BRANCH_FRACTION` or `GRID_FRACTION` has to change, and with it the runs on all other tasks.
     """
-    settings: list[tuple[TaskName, float, str]] = [("copy-variable", 0.1, f"{LABEL}, p 0.1")]
-    settings += [(task, BRANCH_FRACTION, LABEL) for task in TASKS]
-    return tuple(
-        Contest(_suggested(preset(task, "ds4d", "small"), LAGS[task], p, label)) for task, p, label in settings
-    )
+    deciding = preset("copy-variable", "ds4d", "small")
+    assert isinstance(deciding.model, StateSpaceSpec)
+    other_grid = deciding.model.with_layer(branch_fraction=BRANCH_FRACTION)
+    runs = [
+        _suggested(deciding, LAGS["copy-variable"], GRID_FRACTION, f"{LABEL}, p {GRID_FRACTION:g}"),
+        replace(deciding, model=other_grid, label=GRID_LABELS[1]),
+    ]
+    runs += [_suggested(preset(task, "ds4d", "small"), LAGS[task], BRANCH_FRACTION, LABEL) for task in TASKS]
+    return tuple(map(Contest, runs))
 
 
 def paper_runs() -> tuple[Run, ...]:
@@ -80,7 +89,7 @@ def _suggested(run: Run, lags: Sequence[int], branch_fraction: float, label: str
 
 
 @dataclass(frozen=True)
-class SuggestedDelays(Synthetic):
+class SuggestedDelays(Contests):
     """Validation accuracy with suggested delays, and what the suggestions are made from."""
 
     name = "suggested-delays"
@@ -93,13 +102,13 @@ class SuggestedDelays(Synthetic):
 
     def files(self, places: Places) -> Iterable[File]:
         find = of_this_code(places)
-        others = [run for contest in self.others for run in contest.finals(find)]
-        results = group([*self._finals(find), *records_of(SMALL, others, find)])
-        yield "rates.md", self._rates(find).encode()
-        yield "table.md", _table(results).encode()
-        yield "margins.md", margins(results).encode()
-        yield "curves.png", png(figures.learning_curves(results))
+        yield "rates.md", self.rates(find).encode()
         yield "evidence.png", self._picture()
+        if records := self.records(find):
+            results = group([*records, *records_of_all(self.others, find)])
+            yield "table.md", _table(results).encode()
+            yield "margins.md", margins(results).encode()
+            yield "curves.png", png(figures.learning_curves(results))
 
     def _picture(self) -> bytes:
         """Return the scores of all lags for each task."""
@@ -118,7 +127,7 @@ class SuggestedAtPaperScale(Trained):
     title = "DS4D with suggested delays, copying with a variable delay at the paper's size"
 
     runs: tuple[Run, ...] = field(default_factory=paper_runs)
-    shelf: Shelf = PAPER
+    shelf: Shelf = PAPER_SHELF
     others: tuple[Run, ...] = field(
         default_factory=lambda: tuple(grid(["copy-variable"], ["ds4d", "s4d"], "paper", [PAPER_RATE]))
     )
@@ -131,28 +140,32 @@ class SuggestedAtPaperScale(Trained):
 
 def _table(results: Results) -> str:
     """Return the accuracies, a row for each model."""
-    cells = {key: page.cell_text(cell) for key, cell in results.cells.items()}
-    rows = [[model, *(cells.get((task, model), "") for task in results.tasks)] for model in results.models]
+    rows = [
+        [model, *(page.text_or_blank(results.cells.get((task, model))) for task in results.tasks)]
+        for model in results.models
+    ]
     return tables.markdown(["model", *results.tasks], rows)
 
 
 def margins(results: Results) -> str:
-    """Return how far suggested delays are ahead of the grid and of the best baseline, with standard errors."""
+    """Return how far suggested delays are ahead of the best grid and of the best baseline, with standard errors."""
     baselines = [model for model in results.models if not model.startswith("DS4D")]
     rows = []
     for task in results.tasks:
-        suggested, grid = (results.cells.get((task, model)) for model in (LABEL, "DS4D"))
-        others = {model: results.cells[task, model] for model in baselines if (task, model) in results.cells}
-        if suggested is None:
-            continue
-        row = [task, page.cell_text(suggested), "" if grid is None else _margin(suggested, grid)]
-        if others:
-            best = max(others, key=lambda model: others[model].mean)
-            row += [f"{best}, {page.cell_text(others[best])}", _margin(suggested, others[best])]
-        rows.append([*row, *[""] * (5 - len(row))])
-    return tables.markdown(
-        ["task", "suggested delays", "ahead of the grid by", "best baseline", "ahead of it by"], rows
-    )
+        if (suggested := results.cells.get((task, LABEL))) is not None:
+            compared = [_ahead(suggested, task, models, results) for models in (GRID_LABELS, baselines)]
+            rows.append([task, page.cell_text(suggested), *compared[0], *compared[1]])
+    head = ["task", "suggested delays", "best grid", "ahead of it by", "best baseline", "ahead of it by"]
+    return tables.markdown(head, rows)
+
+
+def _ahead(cell: Cell, task: str, models: Sequence[str], results: Results) -> tuple[str, str]:
+    """Return the best of some models on a task, and how far a cell is ahead of it; nothing if none has run."""
+    others = {model: results.cells[task, model] for model in models if (task, model) in results.cells}
+    if not others:
+        return "", ""
+    best = max(others, key=lambda model: others[model].mean)
+    return f"{best}, {page.cell_text(others[best])}", _margin(cell, others[best])
 
 
 def _margin(cell: Cell, other: Cell) -> str:

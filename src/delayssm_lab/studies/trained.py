@@ -6,7 +6,8 @@ the same runs goes on from there, on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,14 +76,39 @@ def of_this_code(places: Places) -> Finder:
 
 
 def _refuse_other_code(directory: Path, run: Run) -> None:
-    """Raise if a run was begun by code that computes something else: it would go on as if nothing had happened."""
-    began = fingerprint.read(directory, run)
-    if began and not fingerprint.agree(fingerprint.compute(run), began):
-        raise ValueError(f"{directory} was begun by other code than this; delete it to train the run again")
+    """Raise if other code has begun a run. Training checks only runs that go on; those that have ended count, too."""
+    fingerprint.refuse_other_code(directory, run)
+
+
+class OfRuns(Study):
+    """A study whose steps are finished runs.
+
+    Its progress counts runs that any code has made, because comparing fingerprints takes time. Its results show runs of
+    this code only.
+    """
+
+    @abstractmethod
+    def steps(self, find: Finder) -> tuple[list[Record], int]:
+        """Return the records of the finished steps, and how many steps there are."""
+
+    def progress(self, places: Places) -> tuple[int, int]:
+        records, total = self.steps(of_any_code(places))
+        return len(records), total
+
+    def shown(self, places: Places) -> tuple[int, int]:
+        records, total = self.steps(of_this_code(places))
+        return len(records), total
+
+    def seconds(self, places: Places) -> float:
+        return total_seconds(self.steps(of_this_code(places))[0])
+
+    def made(self, places: Places) -> tuple[str, dict[str, str]]:
+        newest = max(self.steps(of_this_code(places))[0], key=lambda record: record.date)
+        return newest.date, newest.environment
 
 
 @dataclass(frozen=True)
-class Trained(Study):
+class Trained(OfRuns):
     """A study of trained models.
 
     Args:
@@ -93,17 +119,11 @@ class Trained(Study):
     runs: tuple[Run, ...]
     shelf: Shelf
 
-    def progress(self, places: Places) -> tuple[int, int]:
-        return len(records_of(self.shelf, self.runs, of_any_code(places))), len(self.runs)
+    def steps(self, find: Finder) -> tuple[list[Record], int]:
+        return records_of(self.shelf, self.runs, find), len(self.runs)
 
     def run(self, places: Places) -> None:
         self.shelf.train(self.runs, places)
-
-    def seconds(self, places: Places) -> float:
-        return total_seconds(self.records(places))
-
-    def made(self, places: Places) -> tuple[str, dict[str, str]]:
-        return last_made(self.records(places))
 
     def records(self, places: Places) -> list[Record]:
         """Return the records of the finished runs."""
@@ -120,12 +140,6 @@ def records_of(shelf: Shelf, runs: Sequence[Run], find: Finder) -> list[Record]:
     return [record for record in records if record is not None]
 
 
-def total_seconds(records: Sequence[Record]) -> float:
+def total_seconds(records: Iterable[Record]) -> float:
     """Return the time that finished runs took."""
     return sum(record.summary["seconds"] for record in records if record.summary is not None)
-
-
-def last_made(records: Sequence[Record]) -> tuple[str, dict[str, str]]:
-    """Return date and environment of the newest of some runs."""
-    newest = max(records, key=lambda record: record.date)
-    return newest.date, newest.environment

@@ -156,6 +156,17 @@ def test_variants_are_told_apart() -> None:
     }
 
 
+def test_one_lucky_seed_does_not_beat_the_mean_of_three() -> None:
+    three = {tiny(seed=seed): value for seed, value in enumerate((0.4, 0.5, 0.6))}
+    runs = {**three, tiny(lr=2e-2): 0.7, tiny(lr=4e-2): 0.3}
+    (cell,) = group([_record(run, [], value) for run, value in runs.items()]).cells.values()
+    assert (cell.lr, cell.mean, len(cell.records)) == (1e-3, pytest.approx(0.5), 3)
+    assert cell.learning_rates == (1e-3, 2e-2, 4e-2)
+    runs |= {tiny(lr=2e-2, seed=seed): 0.7 for seed in (1, 2)}
+    (cell,) = group([_record(run, [], value) for run, value in runs.items()]).cells.values()
+    assert (cell.lr, cell.mean) == (2e-2, pytest.approx(0.7))
+
+
 @pytest.mark.skipif(BROWSER is None and "CI" not in os.environ, reason="needs Chromium to show the page")
 def test_a_browser_shows_the_page(runs: Path, tmp_path: Path) -> None:
     assert BROWSER is not None, "install Chromium"

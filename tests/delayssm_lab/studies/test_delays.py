@@ -26,6 +26,7 @@ from delayssm_lab.studies.initialisation import (
 from delayssm_lab.studies.recovery import Recovery
 from delayssm_lab.studies.separate_rates import SeparateRates, small_runs
 from delayssm_lab.studies.suggested import (
+    GRID_LABELS,
     LABEL,
     LAGS,
     PAPER_LAGS,
@@ -36,6 +37,7 @@ from delayssm_lab.studies.suggested import (
     paper_runs,
     suggested_contests,
 )
+from delayssm_lab.studies.synthetic import small_contests
 from delayssm_lab.studies.trained import Shelf
 from delayssm_lab.study import Places
 from delayssm_lab.training.run import Run
@@ -52,13 +54,24 @@ def test_the_lags_of_the_recipes_are_those_that_samples_show(task: TaskName) -> 
 
 
 def test_half_of_the_channels_are_placed() -> None:
-    for contest, task in zip(suggested_contests(), ("copy-variable", *TASKS), strict=True):
+    suggested = [contest for contest in suggested_contests() if contest.run.label.startswith(LABEL)]
+    for contest, task in zip(suggested, ("copy-variable", *TASKS), strict=True):
         layer = contest.run.model.layer
         assert set(layer.delays[: (layer.d_model + 1) // 2]) <= set(LAGS[task])
         assert (
             contest.run.parameters()
             == replace(contest.run, model=contest.run.model.with_layer(delays="grid")).parameters()
         )
+
+
+def test_p_is_chosen_in_the_same_way_for_both_placements() -> None:
+    """On copying with a variable delay, from the same two values; the grid with p = 0.1 is that of all models."""
+    deciding = [contest.run for contest in (*small_contests(), *suggested_contests())]
+    deciding = [run for run in deciding if run.task == SMALL_MEMORIES["copy-variable"] and run.label.startswith("DS4D")]
+    assert {(run.label, run.model.layer.branch_fraction) for run in deciding} == {
+        ("DS4D", 0.1), ("DS4D, p 0.5", 0.5), (f"{LABEL}, p 0.1", 0.1), (LABEL, 0.5),
+    }  # fmt: skip
+    assert {run.label for run in deciding if run.model.layer.delays == "grid"} == set(GRID_LABELS)
 
 
 @pytest.mark.slow
@@ -79,7 +92,12 @@ def test_margins_have_the_standard_error_of_a_difference() -> None:
     cells |= {(TASK.label, "S4D"): cell(0.95), (TASK.label, "LSTM"): cell(0.1, 0.2)}
     results = Results([], {TASK.label: TASK}, ["LSTM", "S4D", "DS4D", LABEL], cells, [], {})
     (row,) = table_rows(margins(results).encode())[2:]
-    assert row == [TASK.label, "0.90 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
+    assert row == [TASK.label, "0.90 ± 0.10", "DS4D, 0.60 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
+    cells[TASK.label, GRID_LABELS[1]] = cell(0.7)
+    (row,) = table_rows(margins(results).encode())[2:]
+    assert row[2:4] == ["DS4D, p 0.5, 0.70", "+0.20"]
+    (row,) = table_rows(margins(replace(results, cells={(TASK.label, LABEL): cell(0.8)})).encode())[2:]
+    assert row == [TASK.label, "0.80", "", "", "", ""]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayssm.layers.diagonal_ssm import DiagonalSSM
 from delayssm_lab.data.generate.echoes import EchoPath, convolved, record, speech_like
 from delayssm_lab.studies.equations.echo import METHODS, Cancelling, EchoPaths
 from delayssm_lab.studies.equations.nlms import adapt
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 TOY = EchoPaths(
     nears=(-20.0, 0.0), paths=1, taps=64, echoes=2, signals=2, length=512, filter_passes=2, epochs=4, channels=4,
-    states=2, rates=(1e-2,), step_sizes=(0.2,),
+    states=2, rates=(1e-2,), step_sizes=((0.1, 2.0), (1e-3, 0.1)), filter_rates=(0.2,),
 )  # fmt: skip
 
 
@@ -75,6 +76,27 @@ def test_delays_that_are_suggested_are_those_of_the_echoes() -> None:
     assert found["found"] == 1
     assert found["enhancement"] > 10
     assert found["distance"] < -5
+
+
+def test_every_system_has_the_same_trials() -> None:
+    """They include step sizes with which a system without delays reaches the last echo."""
+    systems = [point for point in EchoPaths().points() if "NLMS" not in point.method]
+    assert len({(point.rates, point.step_sizes, point.epochs) for point in systems}) == 1
+    assert len({point.method for point in systems}) == 3
+    reach = [
+        float(DiagonalSSM(16, 4, dt_min=low, dt_max=high).kernel(1024)[:, 900:].detach().abs().max())
+        for low, high in systems[0].step_sizes
+    ]
+    assert reach[0] < 1e-6
+    assert reach[-1] > 1e-4
+
+
+def test_step_sizes_are_chosen() -> None:
+    sizes = {"taps": 400, "length": 800, "echoes": 1, "path": 1, "epochs": 40, "rates": (1e-1,), "channels": 8}
+    found = _one("DiagonalSSM", **sizes)
+    ranges = [_one("DiagonalSSM", **sizes, step_sizes=(step_sizes,)) for step_sizes in TOY.step_sizes]
+    assert found in ranges
+    assert (found["smallest step size"], found["largest step size"]) in TOY.step_sizes
 
 
 def test_an_echo_beyond_the_reach_of_a_short_filter_stays() -> None:

@@ -36,7 +36,7 @@ def test_the_protocol_is_the_published_one() -> None:
     data = mackey_glass(study.series, study.length + study.ahead)
     tested = data[study.series // 2 :]
     assert tested.shape == (64, 5015)
-    assert round(study.error(tested, tested[:, : -study.ahead]), 1) == 162.4
+    assert round(study.protocol.error(tested, tested[:, : -study.ahead]), 1) == 162.4
     assert abs(data.mean()) < 1e-12
 
 
@@ -78,7 +78,7 @@ def test_the_model_in_the_package_forecasts() -> None:
     forecaster = DelayForecaster.load(folder)
     study, series = Forecasting(), mackey_glass(8, 1015, seed=99)
     forecasts = np.array(forecaster.historical_forecasts(list(series)))[:, : -study.ahead, 0]
-    assert study.error(series, forecasts) < 10
+    assert study.protocol.error(series, forecasts) < 10
     squares = np.square(forecasts - series[:, study.ahead :]).sum(0)
     assert squares[:20].sum() > 0.5 * squares.sum()
     forecaster.begin(list(series[:, :900])).update(list(series[:, 900:]))

@@ -10,7 +10,7 @@ import torch
 from delayssm_lab.data.generate.mackey_glass import lyapunov_exponents, mackey_glass
 from delayssm_lab.models.baselines import LSTMSeries
 from delayssm_lab.studies.equations.contenders import DelaySpec, DiagonalSpec, RecurrentSpec, parameters
-from delayssm_lab.studies.equations.forecast import Protocol, Trained, train, valid_steps
+from delayssm_lab.studies.equations.forecast import FittedModel, ForecastProtocol, train, valid_steps
 from delayssm_lab.studies.equations.linear import Autoregression
 from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.equations.points import Final, Trial
@@ -103,7 +103,7 @@ def replace_weights(model: Autoregression, waves: np.ndarray, ahead: int) -> Aut
 def test_a_model_that_runs_freely_answers_its_own_forecasts(spec: DelaySpec, ahead: int) -> None:
     """What it returns is what the whole model forecasts for the past followed by what it returned."""
     torch.manual_seed(0)
-    trained = Trained(spec.build().eval(), scale=0.5, best_epoch=1)
+    trained = FittedModel(spec.build().eval(), scale=0.5, best_epoch=1)
     past = np.random.default_rng(0).normal(size=(2, 30))
     run = trained.run(past, 20, ahead)
     whole = np.concatenate([past, run], axis=1)
@@ -112,7 +112,7 @@ def test_a_model_that_runs_freely_answers_its_own_forecasts(spec: DelaySpec, ahe
 
 def test_influence_is_the_slope() -> None:
     torch.manual_seed(0)
-    trained = Trained(DelaySpec(4, 2, 1, max_delay=20).build().eval(), scale=1.0, best_epoch=1)
+    trained = FittedModel(DelaySpec(4, 2, 1, max_delay=20).build().eval(), scale=1.0, best_epoch=1)
     series = np.random.default_rng(0).normal(size=(1, 30))
     moved = series.copy()
     moved[0, 30 - 1 - 7] += 1e-2
@@ -121,7 +121,7 @@ def test_influence_is_the_slope() -> None:
 
 
 def test_training_lowers_the_error_and_repeats_itself() -> None:
-    protocol = Protocol(17, ahead=1, series=8, length=100, epochs=40)
+    protocol = ForecastProtocol(17, ahead=1, series=8, length=100, epochs=40)
     data = protocol.split()
     first, again = (train(DelaySpec(8, 4, 1, max_delay=20), 1e-2, protocol, data, seed=3) for _ in range(2))
     forecasts = first.forecast(data.chosen[:, :-1])
@@ -130,7 +130,7 @@ def test_training_lowers_the_error_and_repeats_itself() -> None:
 
 
 def test_protocols_have_the_series_of_the_equation() -> None:
-    data = Protocol(30, ahead=2, series=8, length=50).split()
+    data = ForecastProtocol(30, ahead=2, series=8, length=50).split()
     assert np.array_equal(np.concatenate(data), mackey_glass(8, 52, tau=30))
     assert [len(part) for part in data] == [2, 2, 4]
 

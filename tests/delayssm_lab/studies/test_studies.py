@@ -18,7 +18,7 @@ from delayssm_lab.models.specs import Spec, StateSpaceSpec
 from delayssm_lab.report import tables
 from delayssm_lab.report.collect import group
 from delayssm_lab.studies.catalogue import studies
-from delayssm_lab.studies.contest import SCREENING, SMALL, Contest
+from delayssm_lab.studies.contest import SCREENING, SMALL_SHELF, Contest
 from delayssm_lab.studies.impulse import ImpulseResponses
 from delayssm_lab.studies.mechanism import Mechanism, with_empty_branch, with_shortest_delays, without_branch
 from delayssm_lab.studies.phase import Phase
@@ -27,6 +27,7 @@ from delayssm_lab.studies.synthetic import PaperScale, Synthetic, comparison, pa
 from delayssm_lab.studies.trained import Shelf, of_this_code
 from delayssm_lab.study import Entry, Journal, Places
 from delayssm_lab.tasks.delayed import Copy, DelayedMemory
+from delayssm_lab.training import fingerprint
 from delayssm_lab.training.record import Record
 from delayssm_lab.training.run import Run, to_json
 from tests.support.runs import DS4D, LSTM, create, tiny
@@ -140,7 +141,7 @@ def test_mechanism(places: Places) -> None:
     content = make_at(Mechanism(contests=(contest,), full_size=(full,), samples=20), places)
     assert set(content) == {"table.md", "values.json", "about.json"}
     run = contest.finals(of_this_code(places))[0]
-    model = SMALL.store(places).model(run)
+    model = SMALL_SHELF.store(places).model(run)
     before, after = (
         torch.cat([m.delays().detach().double() for m in version.modules() if isinstance(m, DelaySSM)])
         for version in (run.initial_model(), model)
@@ -184,7 +185,7 @@ def test_impulse_responses(places: Places) -> None:
     assert set(content) == {f"{name}.{kind}" for name in pictures for kind in ("png", "json")} | {"about.json"}
     ds4d, s4d = (contest.finals(of_this_code(places))[0] for contest in contests)
     delays = json.loads(content["ds4d.json"])["delays in steps"][ds4d.name]
-    first = next(m for m in SMALL.store(places).model(ds4d).modules() if isinstance(m, DelaySSM))
+    first = next(m for m in SMALL_SHELF.store(places).model(ds4d).modules() if isinstance(m, DelaySSM))
     assert delays == pytest.approx(sorted(first.delays().tolist()))
     peaks = json.loads(content["s4d.json"])["peaks in steps"][s4d.name]
     assert peaks == sorted(peaks)
@@ -235,7 +236,51 @@ def test_models_without_runs_are_left_out(places: Places) -> None:
 
 
 def _record(run: Run, accuracy: float = 0.5) -> Record:
-    return Record(run, {}, "2026-01-01", [{"step": 1, "accuracy": accuracy}], {}, [], [], [])
+    metrics = [{"step": 1, "accuracy": accuracy, "seconds": 1.0}]
+    return Record(run, {"revision": "x", "threads": "1"}, "2026-01-01", metrics, {"seconds": 1.0}, [], [], [])
+
+
+def _keep(shelf: Shelf, record: Record, places: Places, of_this_code: bool = True) -> None:
+    """Write the record of a run that has not been trained, as one of this code or of other code."""
+    own = fingerprint.compute(record.run)
+    content = replace(record, fingerprint=own if of_this_code else [2 * value + 1 for value in own]).to_json()
+    path = places.results / "runs" / shelf.name / f"{record.run.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def test_about_counts_what_is_shown(tmp_path: Path) -> None:
+    """The list of studies counts runs of any code, because that is fast; results have those of this code only."""
+    place = Places(tmp_path / "work", tmp_path / "results")
+    runs = tiny(seed=1), tiny(seed=2)
+    study = PaperScale(runs)
+    for run in runs:
+        _keep(study.shelf, _record(run), place, of_this_code=False)
+    with pytest.raises(ValueError, match="all 2 finished steps of copy-at-paper-scale were done by other code, so"):
+        study.write(place)
+    _keep(study.shelf, _record(runs[0]), place)
+    study.write(place)
+    about = json.loads((place.results / study.name / "about.json").read_text())
+    assert (about["done"], about["total"]) == (1, 2)
+    assert study.progress(place) == (2, 2)
+    with pytest.raises(ValueError, match="no step of copy-at-paper-scale is finished, so"):
+        study.write(Places(tmp_path, tmp_path / "nothing"))
+
+
+def test_the_time_of_contests_has_the_runs_that_decide(tmp_path: Path) -> None:
+    """Two rates are level after the screening: each has a whole run of the first seed, and the better one a second."""
+    place, contest = Places(tmp_path / "work", tmp_path / "results"), _contest(steps=12)
+    study, find = Synthetic((contest,)), of_this_code(place)
+    for run in contest.screening(find):
+        _keep(SCREENING, _record(run), place)
+    assert len(contest.deciding(find)) == 2
+    for run, accuracy in zip(contest.deciding(find), (0.5, 0.6), strict=True):
+        _keep(SMALL_SHELF, _record(run, accuracy), place)
+    assert study.progress(place) == study.shown(place) == (2 + 1, 2 + 2)
+    assert study.seconds(place) == 2 + 2
+    _keep(SMALL_SHELF, _record(contest.finals(find)[1]), place)
+    assert study.shown(place) == (4, 4)
+    assert study.seconds(place) == 2 + 3
 
 
 def test_models_without_runs_on_a_task_have_an_empty_cell() -> None:

@@ -157,6 +157,8 @@ def test_sizes_beyond_all_machines_are_refused(name: str) -> None:
 def test_chance_level() -> None:
     assert DelayedMemory(Copy(), (1, 1), vocab_size=3).chance_level() == 1.0  # a single data token
     assert DelayedMemory(Copy(), (1, 1), vocab_size=4).chance_level() == pytest.approx(0.5, abs=0.03)
+    task = DelayedMemory(Copy(), (1, 1), vocab_size=25, data_length=8)
+    assert task.chance_level() == pytest.approx(1 / 23, abs=0.003)  # no answer is favoured by being counted in itself
 
 
 def test_score_is_cross_entropy_at_the_answers() -> None:

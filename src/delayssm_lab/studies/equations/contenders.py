@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -16,17 +16,6 @@ from delayssm_lab.models.baselines import LSTMSeries
 
 #: A model of series: values (B, L, features) to answers (B, L, outputs).
 Series = SeriesModel | LSTMSeries
-
-
-class Spec(Protocol):
-    """What a specification knows: its name in tables, its settings in a few words, and how it is built."""
-
-    family: ClassVar[str]
-
-    @property
-    def settings(self) -> str: ...
-
-    def build(self) -> Series: ...
 
 
 @dataclass(frozen=True)
@@ -116,6 +105,10 @@ class RecurrentSpec:
     def build(self) -> LSTMSeries:
         """Return the model, freshly initialised."""
         return LSTMSeries(1, self.width, self.depth, 1)
+
+
+#: A model as a value: its name in tables (`family`), its settings in a few words, and how it is built.
+SeriesSpec = DelaySpec | DiagonalSpec | RecurrentSpec
 
 
 def parameters(model: nn.Module) -> int:

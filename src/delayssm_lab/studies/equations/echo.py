@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -31,8 +32,10 @@ METHODS: tuple[Method, ...] = (
 FIRST = 1
 #: Distance in samples within which a learned delay counts as that of an echo.
 CLOSE = 4
-#: Range of the systems' step sizes at the start: they remember one sample to some twenty, as filters of echoes do.
-DT = 0.1, 2.0
+#: Ranges of the systems' step sizes at the start, all of which are tried for each system. They hardly change in
+#: training. With the first one, modes remember one to some twenty samples, which is enough if delays reach the echoes.
+#: With the last one, they remember up to two thousand samples, so that a system without delays reaches all echoes.
+STEP_SIZES = (0.1, 2.0), (1e-2, 1.0), (1e-3, 0.1)
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class Cancelling:
         epochs: Passes over the training signals.
         channels: Channels of the systems.
         states: State size of each channel.
-        rates: Learning rates of the systems, or step sizes of the filters, of which the best on the choosing signals
-            is taken.
+        rates: Learning rates of the systems, or step sizes of the filters.
+        step_sizes: Ranges of the systems' step sizes at the start; none for filters. Of all pairs of a rate and a
+            range, the best one on the choosing signals is taken.
     """
 
     method: Method
@@ -65,16 +69,27 @@ class Cancelling:
     channels: int
     states: int
     rates: tuple[float, ...]
+    step_sizes: tuple[tuple[float, float], ...]
 
 
 class _Found(NamedTuple):
-    """An impulse response, with what it is chosen by, and the delays behind it."""
+    """An impulse response that was found, and how.
+
+    Args:
+        error: Power of what is left of the choosing recordings, by which the response is chosen.
+        response: The impulse response, (length,).
+        epoch: Number of passes over the training signals.
+        rate: Learning rate of a system, or step size of a filter.
+        step_sizes: Range of a system's step sizes at the start.
+        delays: Delays of a system that has some.
+    """
 
     error: float
+    response: Array
     epoch: int
     rate: float
-    response: Array
-    delays: list[float]
+    step_sizes: tuple[float, float] | None = None
+    delays: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,18 +109,20 @@ class EchoPaths(Kept[Cancelling]):
     epochs: int = 500
     channels: int = 16
     states: int = 4
-    rates: tuple[float, ...] = (3e-3, 1e-2, 3e-2, 1e-1)
-    step_sizes: tuple[float, ...] = (0.01, 0.03, 0.2, 1.0)
+    rates: tuple[float, ...] = (1e-2, 3e-2, 1e-1, 3e-1)
+    step_sizes: tuple[tuple[float, float], ...] = STEP_SIZES
+    filter_rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 
     def points(self) -> list[Cancelling]:
         sizes = self.taps, self.echoes, self.signals, self.length
+        systems = self.channels, self.states
         points = []
         for path, near, method in product(range(FIRST, FIRST + self.paths), self.nears, METHODS):
             if "NLMS" in method:
-                training = self.filter_passes, self.channels, self.states, self.step_sizes
+                point = Cancelling(method, near, path, *sizes, self.filter_passes, *systems, self.filter_rates, ())
             else:
-                training = self.epochs, self.channels, self.states, self.rates
-            points.append(Cancelling(method, near, path, *sizes, *training))
+                point = Cancelling(method, near, path, *sizes, self.epochs, *systems, self.rates, self.step_sizes)
+            points.append(point)
         return points
 
     def measure(self, point: Cancelling, places: Places) -> Readings:
@@ -125,6 +142,8 @@ class EchoPaths(Kept[Cancelling]):
             "enhancement": _decibels(tested.echo, left),
             "distance": -_decibels(true, true - found.response),
         }
+        if found.step_sizes:
+            readings |= {"smallest step size": found.step_sizes[0], "largest step size": found.step_sizes[1]}
         if found.delays:
             distances = [min(abs(delay - echo) for delay in found.delays) for echo in path.delays]
             readings["found"] = float(np.mean([distance <= CLOSE for distance in distances]))
@@ -172,26 +191,27 @@ class EchoPaths(Kept[Cancelling]):
 
 def _filtered(point: Cancelling, trained: Recording, chosen: Recording) -> tuple[int, _Found]:
     """Return the best filter of all step sizes and passes, and its number of weights."""
-    taps = point.taps if point.method == "NLMS" else min(point.taps, parameters(_system(point, trained)))
-    best = None
+    taps = point.taps
+    if point.method == "short NLMS":
+        taps = min(taps, parameters(DelaySSM(point.channels, point.states, point.taps)))
+    candidates = []
     for rate in point.rates:
         weights = np.zeros(taps)
         for epoch in range(1, point.epochs + 1):
             weights = adapt(weights, trained.played, trained.heard, rate)
-            best = _better(best, chosen, epoch, rate, np.pad(weights, (0, point.length - taps)), [])
-    assert best is not None
-    return taps, best
+            response = np.pad(weights, (0, point.length - taps))
+            candidates.append(_Found(_left(chosen, response), response, epoch, rate))
+    return taps, min(candidates, key=lambda found: found.error)
 
 
 def _fitted(point: Cancelling, trained: Recording, chosen: Recording) -> tuple[int, _Found]:
-    """Return the best system of all learning rates and epochs, and its number of parameters."""
+    """Return the best system of all ranges of step sizes, learning rates and epochs, and its number of parameters."""
     played, heard = (torch.from_numpy(part).float() for part in (trained.played, trained.heard))
     impulse = torch.zeros(1, point.length)
     impulse[0, 0] = 1
-    best, number = None, 0
-    for rate in point.rates:
-        system = _system(point, trained)
-        number = parameters(system)
+    candidates = []
+    for step_sizes, rate in product(point.step_sizes, point.rates):
+        system = _system(point, trained, *step_sizes)
         optimiser = torch.optim.AdamW(param_groups(system, rate))
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, point.epochs)
         for epoch in range(1, point.epochs + 1):
@@ -203,18 +223,17 @@ def _fitted(point: Cancelling, trained: Recording, chosen: Recording) -> tuple[i
             if epoch % 10 == 0 or epoch == point.epochs:
                 with torch.no_grad():
                     response = _answer(system, impulse)[0].double().numpy()
-                delays = system.delays().tolist() if isinstance(system, DelaySSM) else []
-                best = _better(best, chosen, epoch, rate, response, delays)
-    assert best is not None
-    return number, best
+                delays = tuple(system.delays().tolist()) if isinstance(system, DelaySSM) else ()
+                candidates.append(_Found(_left(chosen, response), response, epoch, rate, step_sizes, delays))
+    return parameters(system), min(candidates, key=lambda found: found.error)
 
 
-def _system(point: Cancelling, trained: Recording) -> nn.Module:
-    """Return the untrained system of a point: channels side by side, whose outputs are added."""
+def _system(point: Cancelling, trained: Recording, dt_min: float, dt_max: float) -> nn.Module:
+    """Return the untrained system of a point: channels side by side, whose outputs are averaged."""
     with torch.random.fork_rng([]):
         torch.manual_seed(point.path)
         if point.method == "DiagonalSSM":
-            return DiagonalSSM(point.channels, point.states, dt_min=DT[0], dt_max=DT[1])
+            return DiagonalSSM(point.channels, point.states, dt_min=dt_min, dt_max=dt_max)
         lags: tuple[int, ...] = ()
         if point.method == "DelaySSM, suggested delays":
             lags = delay_evidence(trained.played, trained.heard, point.taps).lags[: point.channels // 2]
@@ -222,8 +241,8 @@ def _system(point: Cancelling, trained: Recording) -> nn.Module:
             point.channels,
             point.states,
             point.taps,
-            dt_min=DT[0],
-            dt_max=DT[1],
+            dt_min=dt_min,
+            dt_max=dt_max,
             branch_fraction=0.5,
             phase=0.0,
             delays=place_delays(lags, point.taps, point.channels),
@@ -236,12 +255,9 @@ def _answer(system: nn.Module, played: torch.Tensor) -> torch.Tensor:
     return answer
 
 
-def _better(
-    best: _Found | None, chosen: Recording, epoch: int, rate: float, response: Array, delays: list[float]
-) -> _Found:
-    """Return the better of two responses, by what is left of what the microphone hears."""
-    error = float(np.square(chosen.heard - convolved(chosen.played, response)).mean())
-    return best if best is not None and best.error <= error else _Found(error, epoch, rate, response.copy(), delays)
+def _left(chosen: Recording, response: Array) -> float:
+    """Return the power of what is left of recordings when the echo that a response predicts is subtracted."""
+    return float(np.square(chosen.heard - convolved(chosen.played, response)).mean())
 
 
 def _decibels(whole: Array, rest: Array) -> float:
@@ -257,4 +273,4 @@ def _draw(axis: Axes, response: Array, delays: list[float], title: str) -> None:
 
 def _spread(values: list[float]) -> str:
     """Return mean and standard deviation over paths."""
-    return f"{np.mean(values):.1f} ± {np.std(values):.1f}" if len(values) > 1 else f"{np.mean(values):.1f}"
+    return f"{statistics.fmean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +13,14 @@ from torch import Tensor
 
 from delayssm.estimators.training import Training
 from delayssm_lab.data.generate.mackey_glass import mackey_glass
-from delayssm_lab.studies.equations.contenders import Series, Spec
+from delayssm_lab.studies.equations.contenders import Series, SeriesSpec
+from delayssm_lab.studies.equations.linear import Autoregression
+from delayssm_lab.study import Readings
 
 Array = NDArray[np.float64]
 
 
-class Split(NamedTuple):
+class SeriesSplit(NamedTuple):
     """Series (series, times) to train on, to choose by, and to test."""
 
     trained: Array
@@ -26,7 +29,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ForecastProtocol:
     """The protocol of the LMU paper: which series there are, what is forecast, and how long models are trained.
 
     A quarter of the series is trained on, a quarter chooses, and half of them test. An epoch is one step of training
@@ -46,10 +49,10 @@ class Protocol:
     length: int = 5000
     epochs: int = 500
 
-    def split(self) -> Split:
+    def split(self) -> SeriesSplit:
         """Return the series, each with `ahead` values beyond its length."""
         quarter = self.series // 4
-        return Split(
+        return SeriesSplit(
             *np.split(mackey_glass(self.series, self.length + self.ahead, tau=self.tau), [quarter, 2 * quarter])
         )
 
@@ -59,7 +62,27 @@ class Protocol:
         return float(100 * np.sqrt(np.square(forecasts - true)[:, start:].mean() / np.square(true).mean()))
 
 
-class Trained(NamedTuple):
+def repetition(protocol: ForecastProtocol) -> Readings:
+    """Return the errors of repeating the last value."""
+    data = protocol.split()
+    validation, test = (protocol.error(part, part[:, : -protocol.ahead]) for part in (data.chosen, data.tested))
+    return {"parameters": 0, "validation": validation, "test": test}
+
+
+def best_autoregression(
+    protocol: ForecastProtocol, data: SeriesSplit, taps: Sequence[int]
+) -> tuple[Autoregression, Readings]:
+    """Return the linear forecast whose number of taps has the smallest validation error, and its readings so far."""
+    errors = {}
+    for count in taps:
+        model = Autoregression.fit(data.trained, count, protocol.ahead)
+        errors[count] = protocol.error(data.chosen, model.forecast(data.chosen[:, : -protocol.ahead])), model
+    best = min(errors, key=lambda count: errors[count][0])
+    validation, model = errors[best]
+    return model, {"parameters": best + 1, "taps": best, "validation": validation}
+
+
+class FittedModel(NamedTuple):
     """A model with the weights of its best epoch."""
 
     model: Series
@@ -101,7 +124,7 @@ class Trained(NamedTuple):
         return forecasts
 
 
-def train(spec: Spec, rate: float, protocol: Protocol, split: Split, seed: int) -> Trained:
+def train(spec: SeriesSpec, rate: float, protocol: ForecastProtocol, split: SeriesSplit, seed: int) -> FittedModel:
     """Train a model as the estimators do, by AdamW and a half cosine, and return it at its best epoch."""
     scale = float(split.trained.std())
     samples, held_out = ([torch.tensor(row / scale).float() for row in part] for part in (split.trained, split.chosen))
@@ -117,7 +140,7 @@ def train(spec: Spec, rate: float, protocol: Protocol, split: Split, seed: int) 
         training = Training(rate, 0.01, len(samples), protocol.epochs, None, verbose=False)
         history = training.train(model, loss, samples, held_out)
     best = min(history, key=lambda losses: losses["held out"])
-    return Trained(model, scale, int(best["epoch"]))
+    return FittedModel(model, scale, int(best["epoch"]))
 
 
 def valid_steps(true: Array, forecasts: Array, tolerance: float) -> Array:

@@ -10,10 +10,23 @@ import numpy as np
 from delayssm_lab.data.generate.mackey_glass import lyapunov_exponents
 from delayssm_lab.report.drawing import png
 from delayssm_lab.studies.equations import report
-from delayssm_lab.studies.equations.contenders import DelaySpec, DiagonalSpec, RecurrentSpec, delays, parameters
-from delayssm_lab.studies.equations.forecast import Array, Protocol, train, valid_steps
-from delayssm_lab.studies.equations.linear import Autoregression
-from delayssm_lab.studies.equations.points import AnySpec, Divergence, Final, Point, Regression, Repetition, Trial
+from delayssm_lab.studies.equations.contenders import (
+    DelaySpec,
+    DiagonalSpec,
+    RecurrentSpec,
+    SeriesSpec,
+    delays,
+    parameters,
+)
+from delayssm_lab.studies.equations.forecast import (
+    Array,
+    ForecastProtocol,
+    best_autoregression,
+    repetition,
+    train,
+    valid_steps,
+)
+from delayssm_lab.studies.equations.points import Divergence, Final, Point, Regression, Repetition, Trial
 from delayssm_lab.study import File, Kept, Places, Readings
 
 #: Learning rates that are tried for each setting of each model.
@@ -45,14 +58,14 @@ class MackeyGlass(Kept[Point]):
     taps: tuple[int, ...] = (16, 64, 256, 512, 1024)
     solutions: int = 32
     solution_length: int = 20_000
-    models: tuple[tuple[AnySpec, ...], ...] = (DS4D, S4D, LSTM)
+    models: tuple[tuple[SeriesSpec, ...], ...] = (DS4D, S4D, LSTM)
     rates: tuple[float, ...] = RATES
     past: int = 1000
     steps: int = 1500
     lags: int = 100
 
     def points(self) -> list[Point]:
-        protocols = [Protocol(tau, self.ahead, self.series, self.length, self.epochs) for tau in self.taus]
+        protocols = [ForecastProtocol(tau, self.ahead, self.series, self.length, self.epochs) for tau in self.taus]
         longest = max(spec.max_delay for specs in self.models for spec in specs if isinstance(spec, DelaySpec))
         points: list[Point] = [Divergence(tau, self.solutions, self.solution_length) for tau in self.taus]
         for protocol in protocols:
@@ -73,7 +86,7 @@ class MackeyGlass(Kept[Point]):
                 exponents = lyapunov_exponents(point.solutions, point.length, tau=point.tau)
                 return {"exponent": float(exponents.mean()), "error": float(exponents.std() / len(exponents) ** 0.5)}
             case Repetition():
-                return self._repetition(point.protocol)
+                return repetition(point.protocol)
             case Regression():
                 return self._regression(point)
             case Trial():
@@ -90,12 +103,12 @@ class MackeyGlass(Kept[Point]):
         if any(isinstance(point, Final) for point in results):
             yield "mackey-glass.png", png(report.picture(results, self.taus))
 
-    def _trials(self, protocol: Protocol, specs: tuple[AnySpec, ...]) -> list[Trial]:
+    def _trials(self, protocol: ForecastProtocol, specs: tuple[SeriesSpec, ...]) -> list[Trial]:
         """Return what is tried: all settings with all rates on the beginnings of the series, 15 steps ahead."""
         short = replace(protocol, ahead=self.ahead, length=self.trial_length, epochs=self.trial_epochs)
         return [Trial(short, spec, rate) for spec in specs for rate in self.rates]
 
-    def _chosen(self, point: Final, places: Places) -> tuple[AnySpec, float]:
+    def _chosen(self, point: Final, places: Places) -> tuple[SeriesSpec, float]:
         """Return the setting and the rate with the smallest validation error of all trials of a model."""
         trials, known = self._trials(point.protocol, point.specs), self._known(places)
         if missing := [trial for trial in trials if trial not in known]:
@@ -103,26 +116,11 @@ class MackeyGlass(Kept[Point]):
         best = min(trials, key=lambda trial: known[trial].values["validation"])
         return best.spec, best.rate
 
-    def _repetition(self, protocol: Protocol) -> Readings:
-        data = protocol.split()
-        validation, test = (protocol.error(part, part[:, : -protocol.ahead]) for part in (data.chosen, data.tested))
-        return {"parameters": 0, "validation": validation, "test": test}
-
     def _regression(self, point: Regression) -> Readings:
-        protocol, data, errors = point.protocol, point.protocol.split(), {}
-        for taps in point.taps:
-            model = Autoregression.fit(data.trained, taps, protocol.ahead)
-            errors[taps] = protocol.error(data.chosen, model.forecast(data.chosen[:, : -protocol.ahead])), model
-        taps = min(errors, key=lambda taps: errors[taps][0])
-        validation, model = errors[taps]
+        protocol, data = point.protocol, point.protocol.split()
+        model, readings = best_autoregression(protocol, data, point.taps)
         forecasts = model.forecast(data.tested[:, : -protocol.ahead])
-        return {
-            "parameters": taps + 1,
-            "taps": taps,
-            "validation": validation,
-            **self._tested(protocol, data.tested, forecasts),
-            **self._runs(data.tested, model.run),
-        }
+        return {**readings, **self._tested(protocol, data.tested, forecasts), **self._runs(data.tested, model.run)}
 
     def _trial(self, point: Trial) -> Readings:
         data = point.protocol.split()
@@ -134,7 +132,7 @@ class MackeyGlass(Kept[Point]):
             "best epoch": trained.best_epoch,
         }
 
-    def _final(self, point: Final, spec: AnySpec, rate: float) -> Readings:
+    def _final(self, point: Final, spec: SeriesSpec, rate: float) -> Readings:
         protocol, data = point.protocol, point.protocol.split()
         trained = train(spec, rate, protocol, data, point.seed)
         chosen, tested = (trained.forecast(part[:, : -protocol.ahead]) for part in (data.chosen, data.tested))
@@ -152,7 +150,7 @@ class MackeyGlass(Kept[Point]):
             **{f"delay {i}": delay for i, delay in enumerate(found)},
         }
 
-    def _tested(self, protocol: Protocol, tested: Array, forecasts: Array) -> Readings:
+    def _tested(self, protocol: ForecastProtocol, tested: Array, forecasts: Array) -> Readings:
         """Return the test error, and that from the time on at which the past is known."""
         start = min(100, protocol.length // 2)
         later = protocol.error(tested, forecasts, start)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delayssm_lab.studies.equations.contenders import DelaySpec, DiagonalSpec, RecurrentSpec
-from delayssm_lab.studies.equations.forecast import Protocol
-
-AnySpec = DelaySpec | DiagonalSpec | RecurrentSpec
+from delayssm_lab.studies.equations.contenders import SeriesSpec
+from delayssm_lab.studies.equations.forecast import ForecastProtocol
 
 
 @dataclass(frozen=True)
@@ -23,14 +21,14 @@ class Divergence:
 class Repetition:
     """Repeating the last value."""
 
-    protocol: Protocol
+    protocol: ForecastProtocol
 
 
 @dataclass(frozen=True)
 class Regression:
     """Linear forecasts with the best of several numbers of taps."""
 
-    protocol: Protocol
+    protocol: ForecastProtocol
     taps: tuple[int, ...]
 
 
@@ -38,8 +36,8 @@ class Regression:
 class Trial:
     """A setting of a model and a learning rate, with one seed, compared on the series that choose."""
 
-    protocol: Protocol
-    spec: AnySpec
+    protocol: ForecastProtocol
+    spec: SeriesSpec
     rate: float
 
 
@@ -47,8 +45,8 @@ class Trial:
 class Final:
     """A model with the best of its settings and learning rates, tested."""
 
-    protocol: Protocol
-    specs: tuple[AnySpec, ...]
+    protocol: ForecastProtocol
+    specs: tuple[SeriesSpec, ...]
     rates: tuple[float, ...]
     seed: int
 

@@ -28,8 +28,8 @@ def errors(results: Mapping[Point, Readings]) -> str:
     for tau, ahead, name, seeds in _rows(results):
         if ahead > 1:
             later = [values["later test"] for values in seeds if "later test" in values]
-            cells = [_spread([values[split] for values in seeds]) for split in ("validation", "test")]
-            cells.append(_spread(later) if later else "–")
+            cells = [mean_and_range([values[split] for values in seeds]) for split in ("validation", "test")]
+            cells.append(mean_and_range(later) if later else "–")
             test = float(np.mean([values["test"] for values in seeds]))
             found.append((tau, -test, [f"{tau}", name, f"{seeds[0]['parameters']:,.0f}", *cells]))
     if any(tau == PUBLISHED_TAU for tau, *_ in found):
@@ -51,7 +51,7 @@ def free_running(results: Mapping[Point, Readings]) -> str:
         exponent = _exponent(results, tau)
         times = "–" if exponent is None else f"{float(np.mean(steps)) * exponent:.1f}"
         cells = [f"{np.mean(steps):.0f}", f"{quartiles[0]:.0f} to {quartiles[1]:.0f}", times]
-        lines.append((tau, ahead, [f"{tau}", f"{ahead}", name, _spread([v["test"] for v in seeds]), *cells]))
+        lines.append((tau, ahead, [f"{tau}", f"{ahead}", name, mean_and_range([v["test"] for v in seeds]), *cells]))
     head = ["tau", "steps ahead", "model", "test error, %", "valid steps, median", "quartiles", "Lyapunov times"]
     return tables.markdown(head, [cells for *_, cells in sorted(lines, key=lambda line: line[:2])])
 
@@ -176,6 +176,7 @@ def _seeds(name: str, seeds: Sequence[Readings]) -> str:
     return f"{name}, {len(seeds)} seeds" if len(seeds) > 1 else f"{name}, 1 seed"
 
 
-def _spread(values: Sequence[float]) -> str:
+def mean_and_range(values: Sequence[float]) -> str:
+    """Return the mean of values with two decimals and, if there are several, their range."""
     mean = f"{np.mean(values):.2f}"
     return mean if len(values) == 1 else f"{mean} ({min(values):.2f} to {max(values):.2f})"
