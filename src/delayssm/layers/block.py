@@ -60,7 +60,7 @@ class Block(Streaming[State]):
         self.prenorm = prenorm
         self.layer = layer
         like = next(layer.parameters(), None)
-        place = (None, None) if like is None else (like.device, like.dtype)
+        place = (None, None) if like is None else (like.device, layer.dtype)
         self.norm = make_norm(norm, self.d_model, *place)
         self._write_options()
 
@@ -73,7 +73,7 @@ class Block(Streaming[State]):
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence."""
-        check_sequence(x, self.d_model, self._dtype)
+        check_sequence(x, self.d_model, self.dtype)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
@@ -89,7 +89,7 @@ class Block(Streaming[State]):
     ) -> tuple[Float[Tensor, "B L H"], State]:
         """Return the outputs for a chunk, and the state after it."""
         require_streamable(self.norm)
-        check_sequence(x, self.d_model, self._dtype)
+        check_sequence(x, self.d_model, self.dtype)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
         if self.prenorm:
@@ -99,8 +99,8 @@ class Block(Streaming[State]):
         return without_padding(normalise(self.norm, x + y, spans), spans), state
 
     @property
-    def _dtype(self) -> torch.dtype:
-        return next(self.parameters()).dtype  # a norm may have no parameters of its own
+    def dtype(self) -> torch.dtype:
+        return self.layer.dtype  # a norm may have no parameters of its own
 
     def extra_repr(self) -> str:
         return f"prenorm={self.prenorm}"

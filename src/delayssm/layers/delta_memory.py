@@ -93,7 +93,7 @@ class DeltaMemory(Streaming[State]):
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence, in chunks that are solved together."""
-        check_sequence(x, self.d_model, self._dtype)
+        check_sequence(x, self.d_model, self.dtype)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
@@ -106,7 +106,7 @@ class DeltaMemory(Streaming[State]):
     ) -> tuple[Float[Tensor, "B L H"], State]:
         """Return the outputs for a chunk, and the state after it."""
         check_streams()
-        check_sequence(x, self.d_model, self._dtype)
+        check_sequence(x, self.d_model, self.dtype)
         spans = check_lengths(lengths, x)
         check_state(state, State)
         check_rows(x, state.batch_size)
@@ -128,7 +128,7 @@ class DeltaMemory(Streaming[State]):
         return str(self._config)
 
     @property
-    def _dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:
         return self.qkv.weight.dtype
 
     def _first_state(self, batch_size: int, max_length: int | None) -> State:

@@ -5,9 +5,9 @@ Complex numbers are real pairs in the last axis, and only one of each conjugate 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,8 @@ from delayssm.system.recurrence import scan
 from delayssm.system.spans import take, without_padding
 from delayssm.system.state import State
 
+#: Dtypes that sequences may have, but not parameters.
+NARROW = torch.float16, torch.bfloat16
 #: A history of this many bytes a stream is worth its speed, even where rings take less.
 _SMALL_HISTORY = 1 << 24
 
@@ -184,7 +186,7 @@ class DiagonalSSM(Streaming[State]):
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence, by FFT."""
-        check_sequence(x, self.d_model, self.D.dtype)
+        self._check_input(x)
         check_positions(at, x)
         spans = check_lengths(lengths, x)
         x = without_padding(x, spans)
@@ -200,7 +202,7 @@ class DiagonalSSM(Streaming[State]):
         """Return the outputs for a chunk, by recurrence or from past inputs, and the state after it."""
         self._require_causal()
         check_streams()
-        check_sequence(x, self.d_model, self.D.dtype)
+        self._check_input(x)
         spans = check_lengths(lengths, x)
         check_state(state, State)
         check_rows(x, state.batch_size)
@@ -289,6 +291,7 @@ class DiagonalSSM(Streaming[State]):
         config = self._config
         H, n = config.d_model, config.d_state // 2
         G = H if config.n_ssm is None else config.n_ssm
+        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
@@ -326,6 +329,21 @@ class DiagonalSSM(Streaming[State]):
                 system = PairedCoefficients(*(t.contiguous() for t in self._system()))
             self._cached = Derived(parameters, system)
         return self._cached
+
+    def _check_input(self, x: Tensor) -> None:
+        """Raise unless x can be processed: in the dtype of the parameters, or in a narrower one."""
+        narrow = isinstance(x, Tensor) and x.dtype in NARROW and self.D.dtype == torch.float32
+        check_sequence(x, self.d_model, x.dtype if narrow else self.D.dtype)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and cast, but never below float32: rounded parameters would be other delays and another spectrum."""
+
+        def keep(t: Tensor) -> Tensor:
+            moved = fn(t)
+            return t.to(moved.device) if moved.dtype in NARROW else moved
+
+        module: Self = super()._apply(keep, recurse)  # type: ignore[no-untyped-call]
+        return module
 
     def _require_causal(self) -> None:
         if self.bidirectional:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from delayssm.config import Device, Factory, constructor
 from delayssm.layers import official
-from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module
+from delayssm.layers.checks import Lengths, Positions, check_lengths, check_module, check_sequence
 from delayssm.layers.delay_ssm import DelaySSM, DelaySSMConfig
 from delayssm.layers.diagonal_ssm import DiagonalSSM, DiagonalSSMConfig
 from delayssm.layers.streaming import Streaming
@@ -62,12 +62,12 @@ class DS4DConfig(LayerOptions, DelaySSMConfig):
 class Layer(Streaming[State]):
     """Everything around the SSM that S4D and DS4D share. The SSM is at `ssm`."""
 
-    def __init__(self, ssm: DiagonalSSM, config: S4DConfig | DS4DConfig) -> None:
+    def __init__(self, ssm: DiagonalSSM, config: S4DConfig | DS4DConfig, dtype: torch.dtype | None) -> None:
         super().__init__()
         self._config = config
         self.d_model = config.d_model
         self.ssm = ssm
-        self.linear = nn.Linear(self.d_model, 2 * self.d_model, device=ssm.D.device, dtype=ssm.D.dtype)
+        self.linear = nn.Linear(self.d_model, 2 * self.d_model, device=ssm.D.device, dtype=dtype)
 
     @property
     def config(self) -> S4DConfig | DS4DConfig:
@@ -82,6 +82,7 @@ class Layer(Streaming[State]):
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None
     ) -> Float[Tensor, "B T H"]:
         """Return the outputs for a whole sequence, by FFT."""
+        check_sequence(x, self.d_model, self.dtype)
         spans = check_lengths(lengths, x)
         return without_padding(self._mix(self.ssm(x, spans, at)), spans, at)
 
@@ -91,9 +92,15 @@ class Layer(Streaming[State]):
         """Return the outputs for a chunk, and the state after it."""
         if self.training and self.dropout:
             raise RuntimeError("dropout would differ from chunk to chunk; call .eval() before streaming")
+        check_sequence(x, self.d_model, self.dtype)
         spans = check_lengths(lengths, x)
         y, state = self.ssm.stream(x, state, spans)
         return without_padding(self._mix(y), spans), state
+
+    @property
+    def dtype(self) -> torch.dtype:
+        weight = next(self.linear.parameters(), None)  # None for a quantised map in the place of this one
+        return self.ssm.D.dtype if weight is None else weight.dtype
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"
@@ -140,7 +147,7 @@ class S4D(Layer):
     @constructor(_S4DArguments)
     def __init__(self, config: S4DConfig, device: Device, dtype: torch.dtype | None) -> None:
         ssm = DiagonalSSM(config.narrow(DiagonalSSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
-        super().__init__(ssm, config)
+        super().__init__(ssm, config, dtype)
 
     @classmethod
     def from_official(cls, weights: Mapping[str, Tensor], prefix: str = "", *, dropout: float = 0.0) -> "S4D":
@@ -179,7 +186,7 @@ class DS4D(Layer):
     @constructor(_DS4DArguments)
     def __init__(self, config: DS4DConfig, device: Device, dtype: torch.dtype | None) -> None:
         ssm = DelaySSM(config.narrow(DelaySSMConfig), device=device, dtype=dtype)  # type: ignore[arg-type]
-        super().__init__(ssm, config)
+        super().__init__(ssm, config, dtype)
 
     @classmethod
     @torch.no_grad()
@@ -212,7 +219,7 @@ class DS4D(Layer):
             raise ValueError(f"echo must lie inside (0, 1), not {echo}")
         options = {field.name: getattr(layer.config, field.name) for field in fields(S4DConfig)}
         config = DS4DConfig(**options, max_delay=max_delay, phase=phase, delays=delays)
-        new = config.build(layer.ssm.D.device, layer.ssm.D.dtype)
+        new = config.build(layer.ssm.D.device, layer.dtype)
         new.load_state_dict({**new.state_dict(), **layer.state_dict()})
         nu_re, r = initial.echoes(layer.ssm.nu_dt, layer.ssm.nu_re, echo)
         new.ssm.nu_re.copy_(nu_re)

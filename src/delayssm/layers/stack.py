@@ -62,6 +62,10 @@ class Stack(Streaming[States], Pretrained):
         self.d_model = widths[0]
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self._blocks()[0].dtype
+
+    @property
     def config(self) -> StackConfig:
         return StackConfig(tuple(block.config for block in self._blocks()))
 

@@ -92,6 +92,11 @@ class Streaming(nn.Module, ABC, Generic[S]):
             f"{type(self).__name__} has no configuration, so it cannot be saved; give it a property `config`"
         )
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the sequences that this module takes; under autocast it takes others, too."""
+        return next(self.parameters()).dtype
+
     @abstractmethod
     def forward(
         self, x: Float[Tensor, "B L H"], lengths: Lengths = None, at: Positions = None

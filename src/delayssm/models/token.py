@@ -68,12 +68,12 @@ class TokenModel(Streaming[States], Pretrained):
             raise ValueError(
                 "a bidirectional layer sees the tokens that this model is to predict; use bidirectional=False"
             )
-        like = next(backbone.parameters())
+        place: dict[str, Any] = {"device": next(backbone.parameters()).device, "dtype": backbone.dtype}
         self.d_model = backbone.d_model
-        self.embedding = Tokens(vocab_size, self.d_model, device=like.device, dtype=like.dtype)
+        self.embedding = Tokens(vocab_size, self.d_model, **place)
         self.backbone = backbone
-        self.norm = nn.LayerNorm(self.d_model, device=like.device, dtype=like.dtype)
-        self.head = nn.Linear(self.d_model, vocab_size, bias=False, device=like.device, dtype=like.dtype)
+        self.norm = nn.LayerNorm(self.d_model, **place)
+        self.head = nn.Linear(self.d_model, vocab_size, bias=False, **place)
 
     @property
     def vocab_size(self) -> int:

@@ -67,16 +67,18 @@ class Pretrained(nn.Module):
             token: Access token for a private repository.
         """
         saved = read(_locate(source, revision, token))
-        model = Config.from_dict(saved.config).build(device)
+        config = Config.from_dict(saved.config)
+        model = config.build(device)
         if not isinstance(model, cls):
             raise TypeError(f"{source} holds a {type(model).__name__}, not a {cls.__name__}")
         try:
             model.load_state_dict(saved.tensors)
         except RuntimeError as error:
             raise Damaged(f"{saved.path} does not have the weights that its configuration asks for: {error}") from error
-        dtypes = {t.dtype for t in saved.tensors.values() if t.is_floating_point()}
-        if len(dtypes) == 1:
-            model.to(dtypes.pop())
+        dtypes = {name: t.dtype for name, t in saved.tensors.items()}
+        narrowest = min((t.dtype for t in saved.tensors.values() if t.is_floating_point()), key=lambda d: d.itemsize)
+        if {name: t.dtype for name, t in config.build("meta").to(narrowest).state_dict().items()} == dtypes:
+            model.to(narrowest)  # as it was cast before it was saved
         return model.eval()
 
     def push_to_hub(

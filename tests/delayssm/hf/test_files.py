@@ -94,7 +94,9 @@ def test_weights_are_cast_and_identities_are_not(dtype: torch.dtype, tmp_path: P
     model.save_pretrained(tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype)
     expected = make("mixed").model.to(dtype)
-    assert {t.dtype for t in loaded.state_dict().values()} == {dtype, torch.int64}
+    for name, t in loaded.state_dict().items():
+        if t.is_floating_point():
+            assert t.dtype == (torch.promote_types(dtype, torch.float32) if ".ssm." in name else dtype), name
     assert _same(loaded.model, expected)
     x = torch.randint(0, V, (2, 20))
     assert torch.equal(loaded(x).logits, expected(x))

@@ -1,13 +1,15 @@
 """Training: parameter counts, mixed precision, compilation, saving, and a delay that is learned."""
 
+import copy
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from delayssm import DS4D, S4D, Block, DelaySSM, Stack
+from delayssm import DS4D, S4D, Block, DelaySSM, Stack, TokenModel
 from tests.support.numerics import relative_rms
 
 
@@ -99,3 +101,30 @@ def test_it_learns_a_delay() -> None:
         optimiser.step()
     assert float(loss.detach()) < 0.2 * first
     assert 19 < float(ssm.delays().detach()) < 21
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_a_cast_leaves_the_delays_alone(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Rounded to bfloat16, parameters of state-space modules would be other delays, so they stay in float32."""
+    model = TokenModel(50, Stack(Block(DS4D(16, 8, max_delay=1000)) for _ in range(2))).eval()
+    narrow = copy.deepcopy(model).to(dtype)
+    for block, exact in zip(narrow.backbone.blocks, model.backbone.blocks, strict=True):
+        assert torch.equal(block.layer.ssm.delays(), exact.layer.ssm.delays())
+        assert torch.equal(block.layer.ssm.kernel(500), exact.layer.ssm.kernel(500))
+        assert block.layer.linear.weight.dtype == dtype
+    tokens = torch.randint(50, (2, 300))
+    y = narrow(tokens)
+    assert y.dtype == dtype
+    assert relative_rms(y.float(), model(tokens)) <= {torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+    streamed, _ = narrow.stream(tokens, narrow.init_state(2))
+    assert relative_rms(streamed.float(), y.float()) <= {torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+    narrow.save_pretrained(tmp_path)
+    again = TokenModel.from_pretrained(tmp_path)
+    assert torch.equal(again(tokens), y)
+    assert {name: t.dtype for name, t in again.state_dict().items()} == {
+        name: t.dtype for name, t in narrow.state_dict().items()
+    }
+    built = model.config.build(dtype=dtype)
+    assert {t.dtype for t in built.backbone.blocks[0].layer.ssm.parameters()} == {torch.float32}
+    assert {built.head.weight.dtype, built.norm.weight.dtype, built.backbone.blocks[1].norm.weight.dtype} == {dtype}
