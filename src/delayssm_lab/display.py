@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol, TextIO, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
 
@@ -79,7 +79,7 @@ class Bar:
 
     def say(self, message: str) -> None:
         """Print a message above the bars."""
-        self._progress.console.print(message, highlight=False, soft_wrap=True)
+        self._progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 class Lines:
@@ -108,21 +108,25 @@ class Lines:
 
 
 class Messages:
-    """Display for the program that started this process: one JSON object per line, steps at most twice a second."""
+    """Display for the program that started this process: one JSON object per line, steps at most twice a second.
 
-    def __init__(self) -> None:
-        self._last = 0.0
+    Args:
+        file: Where they are written; nothing else should be.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self._last = file, 0.0
 
     def show(self, status: Status) -> None:
         """Send the status, unless another was sent less than half a second ago."""
         now = time.monotonic()
         if status.evaluated or now - self._last > 0.5:
             self._last = now
-            print(json.dumps({"status": asdict(status)}), flush=True)
+            print(json.dumps({"status": asdict(status)}), file=self._file, flush=True)
 
     def say(self, message: str) -> None:
         """Send a message."""
-        print(json.dumps({"message": message}), flush=True)
+        print(json.dumps({"message": message}), file=self._file, flush=True)
 
 
 class Board:

@@ -65,7 +65,7 @@ def _run(tasks: Sequence[type[Task]]) -> None:
             elif tasks and sys.argv[1:2] == ["worker"]:
                 from delayssm_lab.training import worker
 
-                sys.exit(worker.main(Path(sys.argv[2])))
+                sys.exit(worker.main(sys.argv[2:]))
             else:
                 check_paths(sys.argv[1:])
                 dispatch(program(), __name__, COMMANDS, __doc__, sys.argv[1:])

@@ -16,6 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from delayssm_lab.training.interrupt import EXIT_CODE
+
 #: Options whose values are paths.
 _PATHS = ("--out", "--work", "--model", "--root")
 _program = ["delayssm"]
@@ -107,9 +109,14 @@ def is_first_process() -> bool:
 
 
 def leave(code: int, message: str) -> NoReturn:
-    """Exit with a code and a message on standard error, which only the first process prints."""
+    """Exit with a code and a message on standard error.
+
+    All processes that `torchrun` started are interrupted together, so only the first one says so.
+    """
     if is_first_process():
         print(message, file=sys.stderr, flush=True)
+    elif code != EXIT_CODE:
+        print(f"process {os.environ['RANK']}: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
 
 
@@ -119,7 +126,7 @@ def lose_output() -> NoReturn:
     sys.exit(128 + signal.SIGPIPE)
 
 
-def check_at_least(smallest: int, **options: int | None) -> None:
+def check_at_least(smallest: int, **options: float | None) -> None:
     """Exit with the code of wrong usage if an option is given that is smaller than it may be."""
     for name, value in options.items():
         if value is not None and value < smallest:

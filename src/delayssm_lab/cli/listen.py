@@ -18,8 +18,9 @@ def command(
 
     Args:
         recording: WAV file with 16 bits, one channel and 16 kHz.
-        model: Directory of a run of `delayssm train sc-ar ds4d`, or of a model that it has saved. By default the model
-            that comes with this package, which knows ten words: yes, no, up, down, left, right, on, off, stop, go.
+        model: Directory of a run of `delayssm train sc-ar ds4d`, or of any causal run on Speech Commands, or of a model
+            that such a run has saved. By default the model that comes with this package, which knows ten words: yes,
+            no, up, down, left, right, on, off, stop, go.
         chunk: Number of audio samples in a chunk.
         out: File of the plot. By default NAME.png in the working directory, with the name of the recording.
     """

@@ -14,7 +14,7 @@ def command(directories: tyro.conf.Positional[tuple[Path, ...]], out: Path | Non
     """Write an HTML report with tables and figures of runs.
 
     Args:
-        directories: Directories of runs, or directories that contain them.
+        directories: One or more paths of runs, or of directories that contain runs.
         out: Directory of the report. By default report/ in the first of the directories.
     """
     from delayssm_lab.report import page

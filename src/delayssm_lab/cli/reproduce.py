@@ -20,7 +20,7 @@ def command(
     """Reproduce the studies behind the tables and figures in results/.
 
     Each study measures what is still missing and then writes its tables and figures to results/NAME. An interrupted
-    study continues where it stopped. What was trained for one is in the results, and is never trained again.
+    study continues where it stopped. Finished runs in results/runs are used again as long as settings and code agree.
 
     Args:
         names: Names of studies. Without any, all studies are listed.

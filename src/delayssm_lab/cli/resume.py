@@ -14,12 +14,13 @@ def command(directory: tyro.conf.Positional[Path], steps: int | None = None, tra
     """Continue an interrupted run, or give a run more steps.
 
     The run continues from its last checkpoint, and ends with the same weights as without the interruption. With more
-    steps, it ends with the same weights as a run that had as many from the beginning. That needs a constant schedule.
+    steps, it ends with the same weights as a run that had as many from the beginning. This needs a constant
+    learning rate.
 
     Args:
         directory: Directory of the run.
-        steps: New number of steps in all. By default that of the run.
-        track: Tracker that is told of each evaluation.
+        steps: New total number of steps. By default, that of the run.
+        track: Experiment tracker to report each evaluation to.
     """
     from delayssm_lab.cli.train import finish
     from delayssm_lab.training.directory import extend

@@ -23,6 +23,8 @@ def command(
     out: Path | None = None,
     workers: int | None = None,
     ray: bool = False,
+    cpus_per_run: int | None = None,
+    gpus_per_run: float | None = None,
 ) -> None:
     """Train every combination of tasks, models, learning rates and seeds.
 
@@ -37,13 +39,20 @@ def command(
         out: Directory of the runs. By default runs/SCALE.
         workers: Number of runs to train at once. By default the number of GPUs, or of cores without a GPU.
         ray: Distribute the runs with Ray, on the cluster at RAY_ADDRESS or else on this machine.
+        cpus_per_run: Number of cores for each run with Ray. By default 1.
+        gpus_per_run: Number of GPUs for each run with Ray, or a share of one. By default 1 if the cluster has any.
     """
     from delayssm_lab.display import Lines
     from delayssm_lab.recipes.delayed import grid
     from delayssm_lab.training import cluster
     from delayssm_lab.training import sweep as local
 
-    check_at_least(1, workers=workers)
+    check_at_least(1, workers=workers, cpus_per_run=cpus_per_run)
+    check_at_least(0, gpus_per_run=gpus_per_run)
+    if ray and workers is not None:
+        leave(2, "delayssm: --workers is for sweeps without --ray; give --cpus-per-run or --gpus-per-run instead")
+    if not ray and (cpus_per_run, gpus_per_run) != (None, None):
+        leave(2, "delayssm: --cpus-per-run and --gpus-per-run are for sweeps with --ray; give --workers instead")
     for name, values in (("tasks", tasks), ("models", models), ("seeds", seeds)):
         if not values:
             leave(2, f"delayssm: --{name} needs at least one value; leave the option out for its default")
@@ -52,7 +61,10 @@ def command(
         runs = grid(tasks, models, scale, learning_rates, seeds)
     except ValueError as error:  # a model that cannot learn the task, or a rate or seed that cannot be
         leave(2, f"delayssm: {error}")
-    outcomes = cluster.sweep(runs, root, Lines()) if ray else local.sweep(runs, root, workers)
+    if ray:
+        outcomes = cluster.sweep(runs, root, Lines(), cpus_per_run or 1, gpus_per_run)
+    else:
+        outcomes = local.sweep(runs, root, workers)
     failed = [outcome for outcome in outcomes if outcome.error]
     done = f"{len(outcomes) - len(failed)} of {len(outcomes)}"
     print(f"{done} runs are finished. To plot them: {program()} report {quoted(root)}")

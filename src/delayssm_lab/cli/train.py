@@ -48,7 +48,7 @@ class Choice:
     """Directory of the run. By default runs/SCALE/NAME, with a name made of task, model, learning rate and seed, and
     of a suffix if any other setting is not the default."""
     track: Tracker | None = None
-    """Tracker that is told of each evaluation."""
+    """Experiment tracker to report each evaluation to."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -76,6 +76,11 @@ def main(arguments: Sequence[str]) -> None:
             args=settings if given is None else ["--help"],
             config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
         )
+        if isinstance(run.training.schedule, MultiStep) and not run.training.schedule.at:
+            raise ValueError(
+                "--schedule multi-step needs --at, the fractions of the run at which the learning rate decays, such as "
+                "--at 0.5 0.75"
+            )
         run = replace(run, model=_fitted(run.model, default.task.max_length, run.task.max_length))
         check(run)
     except ValueError as error:  # a model that cannot learn the task, or settings that contradict each other

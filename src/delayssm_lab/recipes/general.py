@@ -192,9 +192,9 @@ SMALL: dict[BenchmarkName, Reduced] = {
     ),
     "image": Reduced(GrayCIFAR(), 1200, 32, "10,000 images of 50,000, 4 epochs of 200"),
     "pathfinder": Reduced(
-        Pathfinder(20, 3), 1500, 64, "20 x 20 pixels, paths of 3 dashes, instead of 32 x 32 and 14; 1.2 epochs of 200"
+        Pathfinder(20, 3), 1500, 64, "20 x 20 pixels, paths of 3 paddles, instead of 32 x 32 and 14; 1.2 epochs of 200"
     ),
-    "path-x": Reduced(Pathfinder(128, 6), 500, 4, "paths of 6 dashes instead of 14, 2,000 images of 160,000"),
+    "path-x": Reduced(Pathfinder(128, 6), 500, 4, "paths of 6 paddles instead of 14, 2,000 images of 160,000"),
 }
 
 

@@ -25,6 +25,9 @@ def small(task: Task, model: RecallModel) -> Run:
     """Return a run with two layers, which ends early if its metric is an accuracy and the task is solved.
 
     DS4D has H 64, N 16 and delays up to the length of the sequences. The other models have about as many parameters.
+
+    The learning rate is 4e-3 for every model, which is not the best one for all of them: it suits DS4D and S4D better
+    than Llama. A comparison of models needs a sweep over learning rates for each of them.
     """
     ds4d = _DS4D.with_delays_up_to(max(3, task.max_length))
     spec: Spec = ds4d

@@ -79,7 +79,7 @@ class Pathfinder(ImageTask):
 
     Args:
         side: Side of the images in pixels: 32, or 128 for Path-X, or 20.
-        contour_length: Number of dashes of a path. The benchmark has 14, the level called hard. 6 and 9 are easier. 3,
+        contour_length: Number of paddles of a path. The benchmark has 14, the level called hard. 6 and 9 are easier. 3,
             with a side of 20, is not published.
     """
 

@@ -117,6 +117,10 @@ class LabelledTask(Task):
         counts = np.unique(self.targets(Split.TEST), return_counts=True)[1]
         return float(counts.max() / counts.sum())
 
+    def data_digest(self) -> str:
+        """Return the sha256 of the prepared data."""
+        return self.prepared().digest
+
     def prepared(self) -> Prepared:
         """Return the prepared data. If it is missing, the error states the command that prepares it."""
         return prepared(self.data, data_root())

@@ -133,6 +133,10 @@ class FilmReviews(Task):
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * np.log2(shares)).sum())
 
+    def data_digest(self) -> str:
+        """Return the sha256 of the prepared data."""
+        return prepared(self.data, data_root()).digest
+
 
 # The location of the data is an argument of the cached function, because the environment can change it.
 @lru_cache(maxsize=8)

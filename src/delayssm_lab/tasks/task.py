@@ -129,6 +129,10 @@ class Task(ABC):
     def chance_level(self) -> float:
         """Return the metric of the best answer that ignores the data."""
 
+    def data_digest(self) -> str | None:
+        """Return the sha256 of the prepared data; None if samples are generated as they are needed."""
+        return None
+
 
 def score_classes(logits: Float[Tensor, "B C"], targets: Int[Tensor, " B"]) -> Score:
     """Return the cross-entropy and the number of correct answers."""

@@ -11,11 +11,18 @@ from delayssm_lab.training.sweep import Outcome, Worker, prepare, worker_command
 
 
 def sweep(
-    runs: Sequence[Run], root: str | Path, display: Display, cpus_per_run: int = 1, gpus_per_run: float = 0
+    runs: Sequence[Run], root: str | Path, display: Display, cpus_per_run: int = 1, gpus_per_run: float | None = None
 ) -> list[Outcome]:
     """Train all runs to their end and return their outcomes. Finished runs are not trained again.
 
     Ray connects to the cluster in the environment variable RAY_ADDRESS. Without it, Ray starts on this machine.
+
+    Args:
+        runs: Runs to train.
+        root: Directory of their directories.
+        display: Where outcomes are shown.
+        cpus_per_run: Number of cores for each run.
+        gpus_per_run: Number of GPUs for each run, or a share of one. By default one if the cluster has any.
     """
     try:
         import ray
@@ -26,6 +33,8 @@ def sweep(
     if started_here:
         ray.init(log_to_driver=False, include_dashboard=False)
     try:
+        if gpus_per_run is None:
+            gpus_per_run = 1 if ray.cluster_resources().get("GPU") else 0
         train = ray.remote(num_cpus=cpus_per_run, num_gpus=gpus_per_run, max_retries=0)(_train)
         pending = {train.remote(d, cpus_per_run, worker_command): d for d in directories if d not in done}
         while pending:

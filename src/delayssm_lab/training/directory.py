@@ -15,7 +15,7 @@ from delayssm.storage import files, model_files
 from delayssm_lab.tasks import kinds
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
-from delayssm_lab.training import checkpoint, logbook, memory
+from delayssm_lab.training import checkpoint, fingerprint, logbook, memory
 from delayssm_lab.training.run import Run, load, save, to_json
 from delayssm_lab.training.schedules import Constant
 
@@ -90,6 +90,17 @@ def check_data(run: Run) -> None:
         raise ValueError(f"{run.training.epochs} epochs are less than one step; raise epochs")
 
 
+def check_origin(directory: Path, run: Run, environment: dict[str, str]) -> None:
+    """Raise ValueError if a run cannot go on here as it began, because the code or the data is not the same."""
+    fingerprint.refuse_other_code(directory, run)
+    began, here = environment.get("data"), run.task.data_digest()
+    if began not in (None, here):
+        raise ValueError(
+            f"{directory} was begun with other data for {run.task.label} (its sha256 was {began}, and is {here} here); "
+            "prepare the same data again, or delete the run to train it on this data"
+        )
+
+
 @contextmanager
 def locked(directory: Path, timeout: float = 0) -> Iterator[None]:
     """Keep other processes from training a run, or raise `Busy` if one still does after `timeout` seconds."""
@@ -135,6 +146,7 @@ def extend(directory: Path, steps: int) -> None:
             )
         saved = checkpoint.load_training(directory, run)
         if saved is not None:
+            check_origin(directory, run, environment)  # as long as nothing has changed
             metrics = logbook.read_metrics(directory, run)
             logbook.check_evaluations(directory, metrics, saved.progress, longer)
             if logbook.ends_early(run, metrics, saved.progress.best_step):

@@ -57,14 +57,21 @@ def batches(task: Task, seed: int, split: Split, indices: Sequence[int], rows_at
         yield task.batch(seed, split, indices[first : first + rows_at_once])
 
 
+def available(task: Task, split: Split, count: int | None) -> int:
+    """Return the number of samples of a split, but at most `count`; None means all."""
+    size = task.size(split)
+    if count is None and size is None:
+        raise ValueError(f"{task.label} has unlimited samples; set validation_size")
+    return min(n for n in (count, size) if n is not None)
+
+
 def measure(model: nn.Module, task: Task, split: Split, count: int, seed: int) -> float:
     """Return the metric of a model on the first `count` samples of a split, or on all of them if there are fewer."""
     if count < 1:
         raise ValueError(f"samples must be at least 1, not {count}")
-    size = task.size(split)
-    if size == 0:
+    indices = range(available(task, split, count))
+    if not indices:
         raise ValueError(f"{task.label} has no {split.name.lower()} samples")
-    indices = range(count if size is None else min(count, size))
     totals = evaluate(model, batches(task, seed, split, indices))
     return task.metric.of(totals.points / totals.answers)
 

@@ -12,6 +12,7 @@ import torch
 
 from delayssm.storage import files
 from delayssm_lab.models.noise import noise, noise_tokens
+from delayssm_lab.tasks import kinds
 from delayssm_lab.tasks.language import FilmReviews
 from delayssm_lab.tasks.recall import RecallTask
 from delayssm_lab.tasks.task import Split
@@ -28,7 +29,8 @@ _ANY_TRAINING = Training(steps=1, batch_size=1)
 def compute(run: Run) -> list[float]:
     """Return a few numbers that change if the untrained model of a run computes anything else for the same input.
 
-    They are the root mean square of its outputs, and three projections on fixed directions.
+    They are the root mean square of its outputs, and three projections on fixed directions. The models of a task of a
+    script can be of any type, so for them they are the loss and the points of the first validation sample.
     """
     return list(_compute(replace(run, training=_ANY_TRAINING)))
 
@@ -39,6 +41,9 @@ def _compute(run: Run) -> tuple[float, ...]:
     model, task = run.initial_model().eval(), run.task
     if isinstance(task, RecallTask):
         outputs = model(task.batch(run.seed, Split.VALIDATION, [0]).tokens)
+    elif type(task) in kinds.own().values():
+        score = task.batch(run.seed, Split.VALIDATION, [0]).score(model)
+        return float(score.loss), float(score.points)
     elif isinstance(task, FilmReviews):  # without its data
         outputs = model(noise_tokens(task.vocab_size, task.max_length))
     else:
@@ -71,6 +76,13 @@ def read(directory: Path, run: Run) -> list[float]:
         raise ValueError(f"{path} is damaged (it has no list of numbers); {remedy}")
     check_settings(content.get("run"), run, path)
     return [float(value) for value in values]
+
+
+def refuse_other_code(directory: Path, run: Run) -> None:
+    """Raise ValueError if a run was begun by code that computes something else."""
+    began = read(directory, run)
+    if began and not agree(compute(run), began):
+        raise ValueError(f"{directory} was begun by other code than this; delete it to train the run again")
 
 
 def _path(directory: Path) -> Path:

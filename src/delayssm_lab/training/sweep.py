@@ -43,23 +43,27 @@ class Outcome:
 
 
 class Worker:
-    """A run in its own process. The standard error of the process goes to log.txt."""
+    """A run in its own process. What the process prints goes to log.txt, and its messages have a pipe of their own."""
 
     def __init__(self, directory: Path, threads: int, environment: dict[str, str], display: Display) -> None:
         self.directory, self.display = directory, display
         thread_counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
         self._log = directory / "log.txt"
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *worker_command, str(directory)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **thread_counts, **environment},
-                start_new_session=True,  # so that Ctrl-C reaches this process only, which forwards it once
-            )
-        assert self._process.stdout is not None
-        self._messages = self._process.stdout
+            messages, of_worker = os.pipe()
+            self._messages = os.fdopen(messages, "rb")
+            with os.fdopen(of_worker, "wb"):  # which the worker inherits, and which is closed here
+                self._process = subprocess.Popen(
+                    # Unbuffered, so that the log has an error after everything that was printed before it.
+                    [sys.executable, "-u", *worker_command, str(directory), str(of_worker)],
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **thread_counts, **environment},
+                    pass_fds=[of_worker],
+                    start_new_session=True,  # so that Ctrl-C reaches this process only, which forwards it once
+                )
         self._incomplete = b""
+        self._stopping = False
 
     def fileno(self) -> int:
         """Return the file descriptor of the worker's messages."""
@@ -77,8 +81,17 @@ class Worker:
         return bool(content)
 
     def ask_to_stop(self) -> None:
-        """Ask the worker to write a checkpoint and exit."""
-        self._process.send_signal(signal.SIGINT)
+        """Ask the worker to write a checkpoint and exit. It is asked only once, as a second signal would kill it."""
+        if not self._stopping:
+            self._stopping = True
+            self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Wait until the worker has exited, without showing its messages."""
+        while os.read(self.fileno(), 1 << 16):
+            pass
+        self._messages.close()
+        self._process.wait()
 
     def outcome(self) -> Outcome:
         """Return the outcome of the run, once there are no more messages."""
@@ -103,6 +116,12 @@ def prepare(runs: Sequence[Run], root: str | Path) -> tuple[list[Path], dict[Pat
     return directories, {d: Outcome(d, summary) for d, summary in summaries.items() if summary is not None}
 
 
+def visible_gpus() -> list[str]:
+    """Return the name of each GPU that this process may use, as CUDA_VISIBLE_DEVICES has it."""
+    count, chosen = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return chosen.split(",")[:count] if chosen else [str(number) for number in range(count)]
+
+
 def sweep(
     runs: Sequence[Run],
     root: str | Path,
@@ -120,35 +139,42 @@ def sweep(
     for directory in done:
         finished(directory)
     waiting = deque(directory for directory in directories if directory not in done)
-    gpus, cores = torch.cuda.device_count(), available_cores()
-    workers = min(workers or gpus or cores, max(1, len(waiting)))
+    gpus, cores = visible_gpus(), available_cores()
+    workers = min(workers or len(gpus) or cores, max(1, len(waiting)))
     threads = max(1, cores // workers)
     free = list(range(workers))
     running: dict[Worker, int] = {}
     stopping = False
-    with Interruption(NOTICE) as interruption, Board() as board, selectors.DefaultSelector() as selector:
-        while waiting or running:
-            while waiting and free:
-                directory, slot = waiting.popleft(), free.pop(0)
-                environment = {"CUDA_VISIBLE_DEVICES": str(slot % gpus)} if gpus else {}
-                display = board.add(directory.name, prefix=f"{directory.name}  ")
-                worker = Worker(directory, threads, environment, display)
-                running[worker] = slot
-                selector.register(worker, selectors.EVENT_READ, worker)
-            for key, _ in selector.select(timeout=0.2):
-                worker = key.data
-                if not worker.read():
-                    selector.unregister(worker)
-                    free.append(running.pop(worker))
-                    outcome = done[worker.directory] = worker.outcome()
-                    if outcome.summary is not None:
-                        finished(worker.directory)
-                    board.finish(worker.display, str(outcome), len(done), len(runs))
-            if interruption.requested and not stopping:
-                stopping = True
-                waiting.clear()
-                for worker in running:
-                    worker.ask_to_stop()
+    try:
+        with Interruption(NOTICE) as interruption, Board() as board, selectors.DefaultSelector() as selector:
+            while waiting or running:
+                while waiting and free:
+                    directory, slot = waiting.popleft(), free.pop(0)
+                    environment = {"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {}
+                    display = board.add(directory.name, prefix=f"{directory.name}  ")
+                    worker = Worker(directory, threads, environment, display)
+                    running[worker] = slot
+                    selector.register(worker, selectors.EVENT_READ, worker)
+                for key, _ in selector.select(timeout=0.2):
+                    worker = key.data
+                    if not worker.read():
+                        selector.unregister(worker)
+                        free.append(running.pop(worker))
+                        outcome = done[worker.directory] = worker.outcome()
+                        if outcome.summary is not None:
+                            finished(worker.directory)
+                        board.finish(worker.display, str(outcome), len(done), len(runs))
+                if interruption.requested and not stopping:
+                    stopping = True
+                    waiting.clear()
+                    for worker in running:
+                        worker.ask_to_stop()
+    except Exception:  # such as a full disk in `finished`: the other runs get a checkpoint
+        for worker in running:
+            worker.ask_to_stop()
+        for worker in running:
+            worker.wait()
+        raise
     if stopping:
         count = sum(outcome.summary is not None for outcome in done.values())
         raise Interrupted(f"{count} of {len(runs)} runs are finished")

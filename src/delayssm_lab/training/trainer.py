@@ -31,8 +31,8 @@ from delayssm_lab.environment import Device, best_device, describe
 from delayssm_lab.tasks.task import Batch, Split
 from delayssm_lab.training import checkpoint, fingerprint, tracking
 from delayssm_lab.training.checkpoint import TrainingProgress
-from delayssm_lab.training.directory import check, check_loaded, locked, tidy
-from delayssm_lab.training.evaluate import batches, evaluate
+from delayssm_lab.training.directory import check, check_loaded, check_origin, locked, tidy
+from delayssm_lab.training.evaluate import available, batches, evaluate
 from delayssm_lab.training.interrupt import NOTICE, Interrupted, Interruption
 from delayssm_lab.training.logbook import (
     Summary,
@@ -58,7 +58,7 @@ def train(directory: Path, display: Display, tracker: Tracker | None = None) -> 
     Args:
         directory: Directory of the run.
         display: Where progress is shown.
-        tracker: Tracker of experiments that is told of each evaluation.
+        tracker: Experiment tracker to report each evaluation to.
     """
     tracking.check(tracker)
     run, environment = load(directory)
@@ -73,8 +73,10 @@ def train(directory: Path, display: Display, tracker: Tracker | None = None) -> 
         trainer = Trainer(run, directory, accelerator, display)
         if trainer.progress.step == 0:
             fingerprint.write(directory, run)
-            save_run(directory, run, describe())
+            digest = run.task.data_digest()
+            save_run(directory, run, describe() | ({} if digest is None else {"data": digest}))
         else:
+            check_origin(directory, run, environment)
             _warn_of_changes(environment, display)
         tracking.start(accelerator, run, directory, begins=trainer.progress.step == 0)
         try:
@@ -256,11 +258,7 @@ class Trainer:
 
     def measure(self, split: Split, count: int | None) -> tuple[float, float]:
         """Return mean loss and metric on at most `count` samples of a split; None means all."""
-        size = self.run.task.size(split)
-        if count is None and size is None:
-            raise ValueError(f"{self.run.task.label} has unlimited samples; set validation_size")
-        count = min(n for n in (count, size) if n is not None)
-        totals = evaluate(self.model, self._batches(split, 0, count))
+        totals = evaluate(self.model, self._batches(split, 0, available(self.run.task, split, count)))
         loss, points, answers = self._sum([totals.loss, totals.points, totals.answers])
         return loss / answers, self.metric.of(points / answers)
 

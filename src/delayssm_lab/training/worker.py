@@ -1,7 +1,8 @@
-"""Process that trains one run, `python -m delayssm_lab.training.worker DIRECTORY`, and reports in JSON lines."""
+"""Process that trains one run: `python -m delayssm_lab.training.worker DIRECTORY DESCRIPTOR`."""
 
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from delayssm_lab.display import Messages
@@ -9,10 +10,16 @@ from delayssm_lab.training.interrupt import EXIT_CODE, Interrupted
 from delayssm_lab.training.trainer import train
 
 
-def main(directory: Path) -> int:
-    """Train a run and return the exit code: 0 if it is finished, 130 if it was interrupted, 1 if it failed."""
+def main(arguments: Sequence[str]) -> int:
+    """Train a run and return the exit code: 0 if it is finished, 130 if it was interrupted, 1 if it failed.
+
+    Args:
+        arguments: Directory of the run, and the file descriptor of its messages.
+    """
+    directory, descriptor = arguments
     try:
-        train(directory, Messages())
+        with open(int(descriptor), "w") as messages:
+            train(Path(directory), Messages(messages))
     except Interrupted:
         return EXIT_CODE
     except Exception:
@@ -22,4 +29,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(sys.argv[1:]))

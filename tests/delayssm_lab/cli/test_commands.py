@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,10 @@ def test_train_eval_report(tmp_path: Path, here: Here) -> None:
     code, out, errors = here("eval", directory, "--samples", 8)
     assert code == 0, errors
     assert "lag 6" in out
-    assert "accuracy" in out.splitlines()[-1]
+    assert out.splitlines()[-1].startswith("accuracy")
+    assert out.splitlines()[-1].endswith("on 8 validation samples")
+    code, out, errors = here("eval", directory)
+    assert out.splitlines()[-1].endswith("on 4 validation samples")
     code, out, errors = here("report", directory)
     assert code == 0, errors
     page = directory / "report" / "index.html"
@@ -175,13 +179,22 @@ def test_a_report_names_what_it_leaves_out(tmp_path: Path, here: Here) -> None:
     assert f"none of these runs has an evaluation that can be shown; line 2 of {metrics}" in errors
 
 
-def test_eval_prints_the_chance_level(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    ("test_size", "options", "count"),
+    [(5, (), 5), (None, (), 12), (5, ("--samples", 7), 7), (5, ("--samples", 40), 12)],
+)
+def test_eval_takes_the_test_samples_of_the_run(
+    test_size: int | None, options: tuple[object, ...], count: int, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     smnist = preset("smnist", "ds4d", "small")
+    smnist = replace(smnist, training=replace(smnist.training, test_size=test_size))
     monkeypatch.setattr(run, "load", lambda directory: (smnist, {}))
     monkeypatch.setattr(evaluate, "best_model", lambda directory, run: None)
-    monkeypatch.setattr(evaluate, "measure", lambda *arguments: 0.5)
+    monkeypatch.setattr(evaluate, "measure", lambda model, task, split, count, seed: count / 16)
     monkeypatch.setattr(type(smnist.task), "chance_level", lambda task: 0.1)
-    assert here("eval", "x") == (0, "accuracy 0.5000 on test samples; chance level 0.1000\n", "")
+    expected = f"accuracy {count / 16:.4f} on {count} test samples; chance level 0.1000\n"
+    assert here("eval", "x", *options) == (0, expected, "")
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, here: Here) -> None:

@@ -70,6 +70,10 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
         ("sweep --model ds4d --sed 3", 2, "--sed"),
         ("sweep --workers -3", 2, "--workers must be at least 1, not -3"),
         ("sweep --workers 0", 2, "--workers must be at least 1, not 0"),
+        ("sweep --ray --workers 2", 2, "--workers is for sweeps without --ray; give --cpus-per-run"),
+        ("sweep --gpus-per-run 1", 2, "--cpus-per-run and --gpus-per-run are for sweeps with --ray"),
+        ("sweep --ray --cpus-per-run 0", 2, "--cpus-per-run must be at least 1, not 0"),
+        ("sweep --ray --gpus-per-run -1", 2, "--gpus-per-run must be at least 0, not -1"),
         ("sweep --tasks", 2, "--tasks needs at least one value"),
         ("sweep --models", 2, "--models needs at least one value"),
         ("sweep --seeds", 2, "--seeds needs at least one value"),
@@ -98,6 +102,7 @@ def test_models_that_need_no_extra_are_shown_without_it(here: Here, monkeypatch:
         ("train copy-fixed ds4d --steps 1 --out /dev/null", 1, "/dev/null is a file"),
         ("train sum-fixed ds4d --max-token 19", 2, "lower max_token or raise vocab_size"),
         ("train copy-fixed ds4d --batch-size 0", 2, "batch_size must be at least 1"),
+        ("train copy-fixed ds4d --schedule multi-step", 2, "--schedule multi-step needs --at, the fractions"),
         ("train copy-fixed ds4d --dt-min nan", 2, "not nan and 0.4"),
         ("train copy-fixed ds4d --delays -5", 2, "-5"),
         ("train copy-fixed ds4d --batch-size 1000000000", 2, "lower batch_size"),
@@ -150,6 +155,18 @@ def test_errors_become_one_line(
     assert (actual, out) == (code, "")
     assert errors.startswith(message)
     assert errors.count("\n") == 1
+
+
+def test_other_processes_keep_silent_about_interruptions_only(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(info, "command", fail)
+    error: Exception = ValueError("out of memory")
+    assert here("info") == (1, "", "process 1: delayssm: out of memory\n")
+    error = Interrupted("stopped after step 3 of 12")
+    assert here("info") == (130, "", "")
 
 
 def test_an_error_of_the_code_keeps_its_traceback(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

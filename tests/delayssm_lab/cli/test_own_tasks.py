@@ -67,7 +67,7 @@ def test_it_is_trained_resumed_evaluated_and_shown(script: Path) -> None:
     assert saved["run"]["task"] == {"lag": 2, "max_length": 8, "kind": "FetchToken"}
     for arguments, expected in (
         (("resume", "run", "--steps", 8), "Results are in run"),
-        (("eval", "run"), "on validation samples; chance level 0.2500"),
+        (("eval", "run"), "on 512 validation samples; chance level 0.2500"),
         (("report", "run", "--out", "page"), "Wrote"),
     ):
         done = _call(script, *arguments)
@@ -81,6 +81,7 @@ def test_it_is_trained_resumed_evaluated_and_shown(script: Path) -> None:
 
 def test_sweeps_train_it_in_processes_of_their_own(script: Path) -> None:
     steps = """
+print("loading my data")
 from dataclasses import replace
 from delayssm_lab.recipes import own
 from delayssm_lab.training.run import Training
@@ -92,6 +93,72 @@ own.small = lambda task, model: replace(small(task, model), training=Training(st
     done = _call(script, "sweep", "--tasks", "fetch-token", "--models", "ds4d", "lstm", "--out", "runs")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 runs are finished" in done.stdout
+    logs = [path.read_text() for path in (script.parent / "runs").glob("*/log.txt")]
+    assert logs == ["loading my data\n"] * 2
+
+
+SIGNALS = """
+from dataclasses import dataclass
+
+import torch
+from delayssm import SeriesModel, Values
+from delayssm_lab.cli import main
+from delayssm_lab.tasks.task import Metric, Score, Split, Task
+
+
+@dataclass(frozen=True)
+class Pairs:
+    x: torch.Tensor
+    targets: torch.Tensor
+
+    def to(self, device):
+        return Pairs(self.x.to(device), self.targets.to(device))
+
+    def score(self, model):
+        errors = (model(self.x) - self.targets).square()
+        return Score(errors.sum(), errors.detach().sum(), errors.numel())
+
+
+@dataclass(frozen=True)
+class Echo(Task):
+    label = "Echo"
+    metric = Metric.RMSE
+    max_length: int = 8
+
+    def build(self, spec):
+        return SeriesModel(Values(1, spec.d_model), spec.backbone(), 1)
+
+    def size(self, split):
+        return {Split.TRAIN: 64, Split.VALIDATION: 10, Split.TEST: 0}[split]
+
+    def batch(self, seed, split, indices):
+        x = torch.stack([
+            torch.randn(self.max_length, 1, generator=torch.Generator().manual_seed(hash((seed, split, index % 64))))
+            for index in indices
+        ])
+        return Pairs(x, x.roll(1, dims=1))
+
+    def chance_level(self):
+        return 1.0
+
+
+if __name__ == "__main__":
+    main(Echo)
+"""
+
+
+def test_models_of_any_type_are_trained_resumed_and_evaluated(script: Path) -> None:
+    script.write_text(SIGNALS)
+    for arguments, expected in (
+        (("train", "echo", "ds4d", "--steps", 4, "--evaluate-every", 4, "--out", "run"), "Results are in run"),
+        (("resume", "run", "--steps", 8), "Results are in run"),
+        (("eval", "run"), "on 10 validation samples; chance level 1.0000"),
+        (("eval", "run", "--samples", 3), "on 3 validation samples; chance level 1.0000"),
+    ):
+        done = _call(script, *arguments)
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout
+    assert len(json.loads((script.parent / "run" / "fingerprint.json").read_bytes())["values"]) == 2
 
 
 def test_what_is_wrong_is_said(script: Path) -> None:

@@ -18,11 +18,14 @@ from delayssm.storage import model_files
 from delayssm.storage import tensors as tensor_file
 from delayssm_lab.display import Silent
 from delayssm_lab.recipes.delayed import preset
+from delayssm_lab.tasks.language import FilmReviews
+from delayssm_lab.tasks.task import Task
+from delayssm_lab.tasks.texts import ListOps
 from delayssm_lab.training import checkpoint, directory, fingerprint
 from delayssm_lab.training import trainer as training
 from delayssm_lab.training.evaluate import best_model
 from delayssm_lab.training.record import of_directory
-from delayssm_lab.training.run import Run, load
+from delayssm_lab.training.run import Run, Training, load
 from delayssm_lab.training.schedules import Cosine, MultiStep
 from delayssm_lab.training.store import Store
 from tests.support.runs import (
@@ -107,6 +110,61 @@ def test_files_of_another_run_are_refused(name: str, copy: Path, tmp_path: Path)
         training.train(copy, Silent()) if name == "last" else of_directory(copy)
 
 
+def _other_code(copy: Path) -> None:
+    _edit(copy / "fingerprint.json", lambda content: content.update(values=[2.0 * x for x in content["values"]]))
+
+
+def test_a_run_of_other_code_does_not_go_on(copy: Path) -> None:
+    expected = read_summary(copy)
+    _other_code(copy)
+    assert training.train(copy, Silent()) == expected  # it has ended
+    (copy / "summary.json").unlink()
+    with pytest.raises(ValueError, match="copy was begun by other code than this; delete it to train the run again"):
+        training.train(copy, Silent())
+    (copy / "fingerprint.json").unlink()  # unknown
+    assert training.train(copy, Silent()) == expected
+
+
+def test_a_run_of_other_code_is_not_extended(copy: Path) -> None:
+    expected = read_summary(copy)
+    _other_code(copy)
+    with pytest.raises(ValueError, match="was begun by other code"):
+        directory.extend(copy, 12)
+    assert load(copy)[0] == tiny(LSTM, steps=8)
+    assert read_summary(copy) == expected
+
+
+def _on_data(task: Task) -> Run:
+    if isinstance(task, FilmReviews):
+        return Run(task=task, model=LSTM, training=Training(steps=1, batch_size=2, validation_size=2, test_size=2))
+    model = DS4D.with_layer(d_model=4, max_delay=8)
+    return Run(task=task, model=model, training=Training(steps=1, batch_size=2, validation_size=2, test_size=2))
+
+
+@pytest.mark.parametrize(
+    ("task", "name"), [(ListOps(40), "listops"), (FilmReviews(8, 100), "imdb")], ids=lambda value: str(value)
+)
+def test_a_run_does_not_go_on_with_other_data(task: Task, name: str, data: Path, tmp_path: Path) -> None:
+    path = create(tmp_path / "run", _on_data(task))
+    summary = training.train(path, Silent())
+    assert load(path)[1]["data"] == json.loads((data / name / "about.json").read_text())["digest"]
+    record = of_directory(path)
+    assert record is not None
+    assert record.environment == load(path)[1]
+    (path / "summary.json").unlink()
+    _edit(path / "config.json", lambda content: content["environment"].update(data="0" * 64))
+    with pytest.raises(
+        ValueError, match=r"was begun with other data for .*sha256 was 000.*prepare the same data again"
+    ):
+        training.train(path, Silent())
+    _edit(path / "config.json", lambda content: content["environment"].pop("data"))  # by an earlier version
+    assert training.train(path, Silent())["steps"] == summary["steps"]
+
+
+def test_generated_samples_have_no_digest(finished: Path) -> None:
+    assert "data" not in load(finished)[1]
+
+
 def test_stored_weights_of_another_run_are_refused(finished: Path, tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.add(finished, weights=True)
@@ -176,10 +234,10 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     for place in places:
         place.mkdir(exist_ok=True)
         for writer in (process.pid, os.getppid()):
-            (place / f".model.safetensors.{socket.gethostname()}.{writer}.part").write_bytes(b"half")
+            (place / f".model.safetensors.{socket.gethostname()}.{writer}-1.part").write_bytes(b"half")
         (place / ".part").write_bytes(b"of a user")
     training.train(path, Silent())
-    names = {".part", f".model.safetensors.{socket.gethostname()}.{os.getppid()}.part"}
+    names = {".part", f".model.safetensors.{socket.gethostname()}.{os.getppid()}-1.part"}
     assert [{found.name for found in place.glob(".*part")} for place in places] == [names] * 3
 
 

@@ -34,8 +34,8 @@ LONG = {"steps": 300, "evaluate_every": 50, "checkpoint_every": 10}
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole, killed = (create(tmp_path / name, tiny(**LONG)) for name in ("whole", "killed"))
-    process = start("-m", "delayssm_lab.training.worker", whole)
-    victim = start("-m", "delayssm_lab.training.worker", killed)
+    process = start("-m", "delayssm_lab.training.worker", whole, "1")
+    victim = start("-m", "delayssm_lab.training.worker", killed, "1")
     runs.wait_for(checkpoint.last(killed), victim)
     time.sleep(0.3)
     victim.kill()
@@ -43,7 +43,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     assert read_summary(killed) is None
     step = checkpoint.read(checkpoint.last(killed))[1].step
     assert 0 < step < LONG["steps"]
-    resumed = start("-m", "delayssm_lab.training.worker", killed)
+    resumed = start("-m", "delayssm_lab.training.worker", killed, "1")
     assert finish(process)[0] == 0
     assert finish(resumed)[0] == 0
     for read in (runs.weights, runs.state):
@@ -170,6 +170,20 @@ def test_a_torn_line_of_metrics_is_measured_again(tmp_path: Path) -> None:
     path = directory / "metrics.jsonl"
     path.write_text(path.read_text() + '{"step": 16, "accu')
     assert [entry["step"] for entry in read_metrics(directory)] == [4, 8, 12]
+
+
+def test_an_evaluation_is_on_disk_before_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = create(tmp_path, tiny(LSTM, steps=4))
+    synced, metrics, fsync = [], directory / "metrics.jsonl", os.fsync
+
+    def record(file: int) -> None:
+        fsync(file)
+        if metrics.exists() and os.path.samestat(os.fstat(file), metrics.stat()):
+            synced.append((metrics.read_text().count('"step"'), checkpoint.last(directory).exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    training.train(directory, Silent())
+    assert synced == [(1, False)]
 
 
 def test_two_damaged_checkpoints(tmp_path: Path) -> None:

@@ -7,14 +7,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from delayssm_lab.display import Silent
-from delayssm_lab.training import cluster
+from delayssm_lab.training import checkpoint, cluster
 from delayssm_lab.training.run import Run
 from delayssm_lab.training.sweep import Outcome, prepare, sweep
-from tests.support.runs import IMPORTABLE, LSTM, ONE_THREAD, finish, read_summary, start, tiny
+from tests.support.runs import IMPORTABLE, LSTM, ONE_THREAD, finish, read_metrics, read_summary, start, tiny
 
 FAILING = "lstm-lr1e+30-seed0"
 
@@ -70,6 +72,83 @@ def _ray_of_two() -> Iterator[None]:
 def test_ray_finishes_all_but_the_failing_one(tmp_path: Path) -> None:
     runs = _runs()
     _check(cluster.sweep(runs, tmp_path, Silent()), runs, tmp_path)
+
+
+@pytest.mark.parametrize(("gpus", "given", "expected"), [(4, None, 1), (0, None, 0), (4, 0.5, 0.5)])
+def test_runs_on_a_cluster_get_a_gpu_each_if_there_are_any(
+    gpus: int, given: float | None, expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, float]] = []
+
+    def remote(**resources: float) -> object:
+        asked.append(resources)
+        return lambda train: SimpleNamespace(remote=lambda *arguments: "task")
+
+    ray = SimpleNamespace(
+        is_initialized=lambda: True,
+        cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)},
+        remote=remote,
+        wait=lambda tasks, num_returns: (tasks, []),
+        get=lambda task: Outcome(tmp_path, error="not trained"),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    cluster.sweep([tiny()], tmp_path, Silent(), cpus_per_run=2, gpus_per_run=given)
+    assert asked == [{"num_cpus": 2, "num_gpus": expected, "max_retries": 0}]
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("2,3", ["2", "3"]), (None, ["0", "1"])])
+def test_workers_get_the_gpus_that_the_user_chose(
+    chosen: str | None, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    shows = "import os, sys; sys.exit(os.environ['CUDA_VISIBLE_DEVICES'])"
+    monkeypatch.setattr("delayssm_lab.training.sweep.worker_command", ["-c", shows])
+    outcomes = sweep([tiny(LSTM, seed) for seed in range(2)], tmp_path)
+    assert [str(outcome.error).split(" (see")[0] for outcome in outcomes] == expected
+
+
+def test_what_a_worker_prints_goes_to_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prints = """
+import sys
+print("loading my data")
+print('{"message": 7}')
+from delayssm_lab.training import worker
+sys.exit(worker.main(sys.argv[1:]))
+"""
+    monkeypatch.setattr("delayssm_lab.training.sweep.worker_command", ["-c", prints])
+    (outcome,) = sweep([tiny(LSTM)], tmp_path, workers=1)
+    assert outcome.summary is not None
+    assert (outcome.directory / "log.txt").read_text() == 'loading my data\n{"message": 7}\n'
+    assert "step 12/12" in capfd.readouterr().out
+
+
+def test_the_error_of_a_worker_is_not_what_it_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = "print('loading my data'); raise ValueError('no data')"
+    monkeypatch.setattr("delayssm_lab.training.sweep.worker_command", ["-c", fails])
+    (outcome,) = sweep([tiny(LSTM)], tmp_path, workers=1)
+    assert str(outcome.error).startswith("ValueError: no data (see")
+
+
+def test_an_error_lets_the_other_workers_save(tmp_path: Path) -> None:
+    short, long = tiny(LSTM, steps=1), tiny(LSTM, seed=1, steps=100_000, checkpoint_every=100_000)
+    other = tmp_path / long.name
+
+    def fail(directory: Path) -> None:
+        deadline = time.monotonic() + 120
+        while not ((other / "metrics.jsonl").exists() and read_metrics(other)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        sweep([short, long], tmp_path, workers=2, finished=fail)
+    assert not _workers(tmp_path)
+    assert checkpoint.read(checkpoint.last(other)).progress.step > 0
 
 
 INTERRUPTED = """

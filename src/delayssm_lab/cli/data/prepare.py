@@ -24,7 +24,7 @@ def command(
     Damaged or incomplete files are an error.
 
     Args:
-        names: Names of data sets, as `delayssm data list` shows them.
+        names: One or more names of data sets, as `delayssm data list` shows them.
         root: Directory of the published files. By default published/ in the directory of the data.
         partial: Accept incomplete data sets, if the files that are there are undamaged.
         download: Download published files that are missing.

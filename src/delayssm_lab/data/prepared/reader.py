@@ -58,6 +58,11 @@ class Prepared(Mapping[str, NDArray[Any]]):
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: damaged ({error}); prepare {self.directory.name} again") from error
 
+    @property
+    def digest(self) -> str:
+        """The sha256 of the names and the contents of all arrays, as they were when the data set was prepared."""
+        return str(self.about["digest"])
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return an array, memory-mapped."""
         if name not in self._open:
@@ -85,7 +90,7 @@ class Prepared(Mapping[str, NDArray[Any]]):
         """Raise DataError if the content of any array has changed since it was prepared."""
         for name in self:
             self[name]
-        if digest(self.directory, self) != self.about["digest"]:
+        if digest(self.directory, self) != self.digest:
             raise DataError(
                 f"{self.directory}: its content has changed since it was prepared; prepare {self.directory.name} again"
             )
