@@ -76,12 +76,12 @@ class DelayEvidence:
     threshold: float
     max_delay: int
 
-    def delays(self, channels: int) -> Float[Tensor, " channels"]:
-        """Return an initial delay for each channel: half of them at the lags that were found, the rest on the grid.
+    def delays(self, channels: int, share: float = 0.5) -> Float[Tensor, " channels"]:
+        """Return an initial delay for each channel: a share at the lags that were found, the rest on the grid.
 
         Without any lag, all are on the grid.
         """
-        return place_delays(self.lags, self.max_delay, channels)
+        return place_delays(self.lags, self.max_delay, channels, share)
 
     def draw(self, axes: Axes) -> None:
         """Draw the scores with the threshold and the lags that were found."""
@@ -92,11 +92,15 @@ class DelayEvidence:
         axes.legend()
 
 
-def place_delays(lags: Sequence[float], max_delay: int, channels: int) -> Float[Tensor, " channels"]:
-    """Return delays for the channels of a layer: half of them at given lags, in turn, and the rest on the grid."""
+def place_delays(
+    lags: Sequence[float], max_delay: int, channels: int, share: float = 0.5
+) -> Float[Tensor, " channels"]:
+    """Return delays for the channels of a layer: a share of them at given lags, in turn, and the rest on the grid."""
     if channels < 1:
         raise ValueError(f"channels must be at least 1, not {channels}")
-    placed = (channels + 1) // 2 if lags else 0
+    if not 0 < share <= 1:
+        raise ValueError(f"share must lie in (0, 1], not {share}")
+    placed = math.ceil(share * channels) if lags else 0
     found = [float(lags[i % len(lags)]) for i in range(placed)]
     spread = channels - placed
     grid = [1 + (j + 0.5) / spread * (max_delay - 2) for j in range(spread)]
@@ -104,12 +108,18 @@ def place_delays(lags: Sequence[float], max_delay: int, channels: int) -> Float[
 
 
 def suggest_delays(
-    inputs: ArrayLike | Tensor, targets: ArrayLike | Tensor, max_delay: int, channels: int, *, seed: int = 0
+    inputs: ArrayLike | Tensor,
+    targets: ArrayLike | Tensor,
+    max_delay: int,
+    channels: int,
+    *,
+    share: float = 0.5,
+    seed: int = 0,
 ) -> Float[Tensor, " channels"]:
     """Return initial delays for the channels of a layer, to be passed as `delays`.
 
-    Half of the channels are placed at lags where the targets depend on the inputs, and the rest on the grid. If no
-    such lag is found, all are on the grid, and a warning says so.
+    A share of the channels, the first ones, is placed at lags where the targets depend on the inputs, and the rest on
+    the grid. If no such lag is found, all are on the grid, and a warning says so.
 
     >>> x = np.random.default_rng(0).normal(size=(32, 200))
     >>> delays = suggest_delays(x, np.roll(x, 25, axis=1), max_delay=50, channels=8)
@@ -122,6 +132,7 @@ def suggest_delays(
         targets: What is to be predicted at each time, in the same forms. NaN, or a negative token, is no target.
         max_delay: `max_delay` of the layer: lags below it are looked at.
         channels: Number of channels of the layer.
+        share: Share of the channels that is placed at lags that are found, in (0, 1].
         seed: Seed of the random features and of the shuffled data.
     """
     evidence = delay_evidence(inputs, targets, max_delay, seed=seed)
@@ -137,7 +148,7 @@ def suggest_delays(
                 "the grid. More data may show"
             )
         warnings.warn(f"{reason} dependences", stacklevel=2)
-    return evidence.delays(channels)
+    return evidence.delays(channels, share)
 
 
 @torch.no_grad()

@@ -161,6 +161,8 @@ def test_half_of_the_channels_are_placed() -> None:
     delays = suggest_delays(x, _delayed(x, 40, 171) + _noise(12, ROWS, LENGTH), 256, 9)
     assert sorted(delays[:5].tolist()) in ([40, 40, 40, 171, 171], [40, 40, 171, 171, 171])
     assert torch.equal(delays[5:], 1 + (torch.arange(4).double() + 0.5) / 4 * 254)
+    everywhere = suggest_delays(x, _delayed(x, 40, 171) + _noise(12, ROWS, LENGTH), 256, 9, share=1)
+    assert sorted(set(everywhere.tolist())) == [40, 171]
     layer = DS4D(9, 8, 256, delays=delays)
     torch.testing.assert_close(layer.ssm.delays().double(), delays, atol=1e-3, rtol=0)
 
@@ -207,6 +209,8 @@ def test_bad_data_are_refused() -> None:
         delay_evidence(x[:, 0], x, 10)
     with pytest.raises(ValueError, match="channels must be at least 1, not 0"):
         delay_evidence(x, x, 10).delays(0)
+    with pytest.raises(ValueError, match=r"share must lie in \(0, 1\], not 1\.5"):
+        delay_evidence(x, x, 10).delays(4, share=1.5)
 
 
 def test_chance_exceeds_the_threshold_once_in_a_thousand_times() -> None:

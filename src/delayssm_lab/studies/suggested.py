@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import torch
 
@@ -28,7 +29,9 @@ SAMPLES = 2048
 #: p of the layers with suggested delays, and of those with delays on a grid. For both it is the better of these two
 #: values on copying with a variable delay, and the same for all other tasks.
 BRANCH_FRACTION, GRID_FRACTION = 0.5, 0.1
+#: Shares of the channels with suggested delays, by the label of the model. The rest are on a grid.
 LABEL = "DS4D, suggested delays"
+SHARES = {LABEL: 0.5, f"{LABEL} only": 1.0}
 #: The models with delays on a grid: that of the study of all models, and the one with the other p.
 GRID_LABELS = "DS4D", f"DS4D, p {BRANCH_FRACTION:g}"
 #: What `evidence` finds for each task at small scale, the clearest lag first. A test finds it again.
@@ -55,20 +58,20 @@ def evidence(task: DelayedMemory, samples: int = SAMPLES) -> DelayEvidence:
 
 
 def suggested_contests() -> tuple[Contest, ...]:
-    """Return a contest for each task, with the same learning rates and seeds as those of all other models.
+    """Return contests for each task, with the same learning rates and seeds as those of all other models.
 
-    The first two decide p, in the same way for both placements: on copying with a variable delay, suggested delays are
+    The first ones decide p, in the same way for all placements: on copying with a variable delay, suggested delays are
     also run with the grid's p, and the grid with that of suggested delays. If one of them is the better one there,
     `BRANCH_FRACTION` or `GRID_FRACTION` has to change, and with it the runs on all other tasks.
     """
     deciding = preset("copy-variable", "ds4d", "small")
     assert isinstance(deciding.model, StateSpaceSpec)
     other_grid = deciding.model.with_layer(branch_fraction=BRANCH_FRACTION)
-    runs = [
-        _suggested(deciding, LAGS["copy-variable"], GRID_FRACTION, f"{LABEL}, p {GRID_FRACTION:g}"),
-        replace(deciding, model=other_grid, label=GRID_LABELS[1]),
-    ]
-    runs += [_suggested(preset(task, "ds4d", "small"), LAGS[task], BRANCH_FRACTION, LABEL) for task in TASKS]
+    runs = [replace(deciding, model=other_grid, label=GRID_LABELS[1])]
+    for label in SHARES:
+        other = _suggested(deciding, LAGS["copy-variable"], GRID_FRACTION, label)
+        runs.append(replace(other, label=f"{label}, p {GRID_FRACTION:g}"))
+        runs += [_suggested(preset(task, "ds4d", "small"), LAGS[task], BRANCH_FRACTION, label) for task in TASKS]
     return tuple(map(Contest, runs))
 
 
@@ -76,15 +79,15 @@ def paper_runs() -> tuple[Run, ...]:
     """Return copying with a variable delay at the paper's size, with suggested delays."""
     run = preset("copy-variable", "ds4d", "paper")
     run = replace(run, training=replace(run.training, lr=PAPER_RATE))
-    return (_suggested(run, PAPER_LAGS, BRANCH_FRACTION, LABEL),)
+    return tuple(_suggested(run, PAPER_LAGS, BRANCH_FRACTION, label) for label in SHARES)
 
 
 def _suggested(run: Run, lags: Sequence[int], branch_fraction: float, label: str) -> Run:
-    """Return a run of DS4D with half of its delays at some lags."""
+    """Return a run of DS4D with the share of its delays that a label stands for at some lags."""
     assert isinstance(run.model, StateSpaceSpec)
     layer = run.model.layer
     assert isinstance(layer, DS4DConfig)
-    delays = place_delays(lags, layer.max_delay, layer.d_model).tolist()
+    delays = place_delays(lags, layer.max_delay, layer.d_model, SHARES[label]).tolist()
     return replace(run, model=run.model.with_layer(delays=delays, branch_fraction=branch_fraction), label=label)
 
 
@@ -151,11 +154,11 @@ def margins(results: Results) -> str:
     """Return how far suggested delays are ahead of the best grid and of the best baseline, with standard errors."""
     baselines = [model for model in results.models if not model.startswith("DS4D")]
     rows = []
-    for task in results.tasks:
-        if (suggested := results.cells.get((task, LABEL))) is not None:
+    for task, label in product(results.tasks, SHARES):
+        if (suggested := results.cells.get((task, label))) is not None:
             compared = [_ahead(suggested, task, models, results) for models in (GRID_LABELS, baselines)]
-            rows.append([task, page.cell_text(suggested), *compared[0], *compared[1]])
-    head = ["task", "suggested delays", "best grid", "ahead of it by", "best baseline", "ahead of it by"]
+            rows.append([task, label, page.cell_text(suggested), *compared[0], *compared[1]])
+    head = ["task", "model", "accuracy", "best grid", "ahead of it by", "best baseline", "ahead of it by"]
     return tables.markdown(head, rows)
 
 

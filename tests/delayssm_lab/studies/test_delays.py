@@ -53,23 +53,26 @@ def test_the_lags_of_the_recipes_are_those_that_samples_show(task: TaskName) -> 
     assert evidence(SMALL_MEMORIES[task]).lags == LAGS[task]
 
 
-def test_half_of_the_channels_are_placed() -> None:
+def test_half_of_the_channels_are_placed_or_all() -> None:
     suggested = [contest for contest in suggested_contests() if contest.run.label.startswith(LABEL)]
-    for contest, task in zip(suggested, ("copy-variable", *TASKS), strict=True):
+    for contest, task in zip(suggested, 2 * ("copy-variable", *TASKS), strict=True):
         layer = contest.run.model.layer
-        assert set(layer.delays[: (layer.d_model + 1) // 2]) <= set(LAGS[task])
+        placed = layer.d_model if "only" in contest.run.label else (layer.d_model + 1) // 2
+        assert set(layer.delays[:placed]) <= set(LAGS[task])
+        assert not set(layer.delays[placed:]) & set(LAGS[task])
         assert (
             contest.run.parameters()
             == replace(contest.run, model=contest.run.model.with_layer(delays="grid")).parameters()
         )
 
 
-def test_p_is_chosen_in_the_same_way_for_both_placements() -> None:
+def test_p_is_chosen_in_the_same_way_for_all_placements() -> None:
     """On copying with a variable delay, from the same two values; the grid with p = 0.1 is that of all models."""
     deciding = [contest.run for contest in (*small_contests(), *suggested_contests())]
     deciding = [run for run in deciding if run.task == SMALL_MEMORIES["copy-variable"] and run.label.startswith("DS4D")]
     assert {(run.label, run.model.layer.branch_fraction) for run in deciding} == {
         ("DS4D", 0.1), ("DS4D, p 0.5", 0.5), (f"{LABEL}, p 0.1", 0.1), (LABEL, 0.5),
+        (f"{LABEL} only, p 0.1", 0.1), (f"{LABEL} only", 0.5),
     }  # fmt: skip
     assert {run.label for run in deciding if run.model.layer.delays == "grid"} == set(GRID_LABELS)
 
@@ -92,12 +95,12 @@ def test_margins_have_the_standard_error_of_a_difference() -> None:
     cells |= {(TASK.label, "S4D"): cell(0.95), (TASK.label, "LSTM"): cell(0.1, 0.2)}
     results = Results([], {TASK.label: TASK}, ["LSTM", "S4D", "DS4D", LABEL], cells, [], {})
     (row,) = table_rows(margins(results).encode())[2:]
-    assert row == [TASK.label, "0.90 ± 0.10", "DS4D, 0.60 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
+    assert row == [TASK.label, LABEL, "0.90 ± 0.10", "DS4D, 0.60 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
     cells[TASK.label, GRID_LABELS[1]] = cell(0.7)
     (row,) = table_rows(margins(results).encode())[2:]
-    assert row[2:4] == ["DS4D, p 0.5, 0.70", "+0.20"]
+    assert row[3:5] == ["DS4D, p 0.5, 0.70", "+0.20"]
     (row,) = table_rows(margins(replace(results, cells={(TASK.label, LABEL): cell(0.8)})).encode())[2:]
-    assert row == [TASK.label, "0.80", "", "", "", ""]
+    assert row == [TASK.label, LABEL, "0.80", "", "", "", ""]
 
 
 @pytest.mark.slow
@@ -107,8 +110,8 @@ def test_samples_show_the_lags_of_the_paper() -> None:
 
 
 def test_suggested_delays_at_the_papers_size(tmp_path: Path) -> None:
-    (run,) = paper_runs()
-    assert run.parameters() == preset("copy-variable", "ds4d", "paper").parameters()
+    for run in paper_runs():
+        assert run.parameters() == preset("copy-variable", "ds4d", "paper").parameters()
     placed = replace(tiny(DS4D.with_layer(delays=[10.0] * 8)), label=LABEL)
     content = make(SuggestedAtPaperScale((placed,), Shelf("tiny"), (tiny(),)), tmp_path)
     assert set(content) == {"table.md", "curves.png", "about.json"}
