@@ -16,6 +16,7 @@ from delayssm_lab.measure.model_speed import ModelSpeed
 from delayssm_lab.measure.prompt_speed import PromptSpeed
 from delayssm_lab.measure.training_speed import TrainingSpeed
 from delayssm_lab.measure.transform_speed import TransformSpeed
+from delayssm_lab.studies.delta_memory import WithDeltaMemory
 from delayssm_lab.studies.equations.echo import EchoPaths
 from delayssm_lab.studies.equations.mackey_glass import MackeyGlass
 from delayssm_lab.studies.forecasting import Forecasting
@@ -88,6 +89,7 @@ def experiments() -> tuple[Study, ...]:
         Synthetic(),
         SeparateRates(),
         SuggestedDelays(),
+        WithDeltaMemory(),
         Initialisation(),
         Recall(),
         RecallLayers(),

@@ -34,6 +34,8 @@ LABEL = "DS4D, suggested delays"
 SHARES = {LABEL: 0.5, f"{LABEL} only": 1.0}
 #: The models with delays on a grid: that of the study of all models, and the one with the other p.
 GRID_LABELS = "DS4D", f"DS4D, p {BRANCH_FRACTION:g}"
+#: The models that have no delays, as tables call them.
+BASELINES = "LSTM", "S4D", "Mamba", "GPT-2", "Llama"
 #: What `evidence` finds for each task at small scale, the clearest lag first. A test finds it again.
 LAGS: dict[TaskName, tuple[int, ...]] = {
     "copy-fixed": (264,),
@@ -109,8 +111,8 @@ class SuggestedDelays(Contests):
         yield "evidence.png", self._picture()
         if records := self.records(find):
             results = group([*records, *records_of_all(self.others, find)])
-            yield "table.md", _table(results).encode()
-            yield "margins.md", margins(results).encode()
+            yield "table.md", table(results).encode()
+            yield "margins.md", margins(results, SHARES, GRID_LABELS).encode()
             yield "curves.png", png(figures.learning_curves(results))
 
     def _picture(self) -> bytes:
@@ -137,11 +139,11 @@ class SuggestedAtPaperScale(Trained):
 
     def files(self, places: Places) -> Iterable[File]:
         results = group([*self.records(places), *records_of(self.shelf, self.others, of_this_code(places))])
-        yield "table.md", _table(results).encode()
+        yield "table.md", table(results).encode()
         yield "curves.png", png(figures.learning_curves(results))
 
 
-def _table(results: Results) -> str:
+def table(results: Results) -> str:
     """Return the accuracies, a row for each model."""
     rows = [
         [model, *(page.text_or_blank(results.cells.get((task, model))) for task in results.tasks)]
@@ -150,15 +152,21 @@ def _table(results: Results) -> str:
     return tables.markdown(["model", *results.tasks], rows)
 
 
-def margins(results: Results) -> str:
-    """Return how far suggested delays are ahead of the best grid and of the best baseline, with standard errors."""
-    baselines = [model for model in results.models if not model.startswith("DS4D")]
+def margins(results: Results, models: Iterable[str], delayed: Sequence[str]) -> str:
+    """Return how far some models are ahead of the best of others, with standard errors.
+
+    Args:
+        results: Results of all models.
+        models: Models to compare with others.
+        delayed: Models with delays to compare them with. The others that they are compared with are the baselines.
+    """
+    baselines = [model for model in results.models if model in BASELINES]
     rows = []
-    for task, label in product(results.tasks, SHARES):
-        if (suggested := results.cells.get((task, label))) is not None:
-            compared = [_ahead(suggested, task, models, results) for models in (GRID_LABELS, baselines)]
-            rows.append([task, label, page.cell_text(suggested), *compared[0], *compared[1]])
-    head = ["task", "model", "accuracy", "best grid", "ahead of it by", "best baseline", "ahead of it by"]
+    for task, model in product(results.tasks, models):
+        if (cell := results.cells.get((task, model))) is not None:
+            compared = [_ahead(cell, task, others, results) for others in (delayed, baselines)]
+            rows.append([task, model, page.cell_text(cell), *compared[0], *compared[1]])
+    head = ["task", "model", "accuracy", "best with delays alone", "ahead of it by", "best baseline", "ahead of it by"]
     return tables.markdown(head, rows)
 
 

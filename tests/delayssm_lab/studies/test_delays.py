@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from delayssm.layers.block import BlockConfig
 from delayssm.layers.delay_ssm import DelaySSM
+from delayssm.layers.delta_memory import DeltaMemoryConfig
+from delayssm_lab.models.specs import StackSpec
 from delayssm_lab.recipes.delayed import MEMORIES, SMALL_MEMORIES, TASKS, TaskName, preset
 from delayssm_lab.report.collect import Cell, Results
 from delayssm_lab.studies.contest import Contest
+from delayssm_lab.studies.delta_memory import LABELS, WithDeltaMemory, memory_contests
 from delayssm_lab.studies.descent import Descent, correlated, respond, wide_kernel, width_at
 from delayssm_lab.studies.initialisation import (
     Initialisation,
@@ -30,6 +34,7 @@ from delayssm_lab.studies.suggested import (
     LABEL,
     LAGS,
     PAPER_LAGS,
+    SHARES,
     SuggestedAtPaperScale,
     SuggestedDelays,
     evidence,
@@ -94,13 +99,34 @@ def test_margins_have_the_standard_error_of_a_difference() -> None:
     cells = {(TASK.label, LABEL): cell(0.8, 0.9, 1.0), (TASK.label, "DS4D"): cell(0.5, 0.6, 0.7)}
     cells |= {(TASK.label, "S4D"): cell(0.95), (TASK.label, "LSTM"): cell(0.1, 0.2)}
     results = Results([], {TASK.label: TASK}, ["LSTM", "S4D", "DS4D", LABEL], cells, [], {})
-    (row,) = table_rows(margins(results).encode())[2:]
+    (row,) = table_rows(margins(results, SHARES, GRID_LABELS).encode())[2:]
     assert row == [TASK.label, LABEL, "0.90 ± 0.10", "DS4D, 0.60 ± 0.10", "+0.30 ± 0.08", "S4D, 0.95", "-0.05"]
     cells[TASK.label, GRID_LABELS[1]] = cell(0.7)
-    (row,) = table_rows(margins(results).encode())[2:]
+    (row,) = table_rows(margins(results, SHARES, GRID_LABELS).encode())[2:]
     assert row[3:5] == ["DS4D, p 0.5, 0.70", "+0.20"]
-    (row,) = table_rows(margins(replace(results, cells={(TASK.label, LABEL): cell(0.8)})).encode())[2:]
+    (row,) = table_rows(
+        margins(replace(results, cells={(TASK.label, LABEL): cell(0.8)}), SHARES, GRID_LABELS).encode()
+    )[2:]
     assert row == [TASK.label, LABEL, "0.80", "", "", "", ""]
+
+
+def test_models_with_a_memory_have_as_many_parameters() -> None:
+    assert len({contest.run for contest in memory_contests()}) == 3 * len(TASKS)
+    for contest in memory_contests():
+        kinds = [type(block.layer) for block in contest.run.model.blocks]
+        assert [i for i, kind in enumerate(kinds) if kind is DeltaMemoryConfig] == [1]
+        (task,) = (name for name, task in SMALL_MEMORIES.items() if task == contest.run.task)
+        assert contest.run.parameters() == pytest.approx(preset(task, "ds4d", "small").parameters(), rel=0.02)
+
+
+@pytest.mark.slow
+def test_delta_memory(tmp_path: Path) -> None:
+    label = LABELS["ds4d"]
+    blocks = tuple(BlockConfig(layer=layer) for layer in (DS4D.layer, DeltaMemoryConfig(DS4D.d_model)))
+    run = replace(tiny(), model=StackSpec(blocks=blocks, family=label), label=label)
+    content = make(WithDeltaMemory((Contest(run, rates=(1e-3,), seeds=(0, 1)),), ()), tmp_path)
+    assert set(content) == {"table.md", "margins.md", "rates.md", "curves.png", "about.json"}
+    assert [row[0] for row in table_rows(content["table.md"])[2:]] == [label]
 
 
 @pytest.mark.slow
