@@ -36,8 +36,10 @@ LABELS: dict[Memory, str] = {
     "ds4d": "DS4D and delta memory",
     "ds4d-suggested": "DS4D and delta memory, suggested delays",
 }
-#: Widths for copying and for sums, at which the models have as many parameters as all others.
-WIDTHS: dict[Memory, tuple[int, int]] = {"s4d": (44, 78), "ds4d": (42, 73), "ds4d-suggested": (42, 73)}
+#: Widths for copying and for sums, and heads of the memory, at which the models have as many parameters as all others.
+#: DS4D keeps its widths.
+WIDTHS: dict[Memory, tuple[int, int]] = {"s4d": (37, 65), "ds4d": (35, 62), "ds4d-suggested": (35, 62)}
+HEADS = 2, 4
 
 
 def memory_contests() -> tuple[Contest, ...]:
@@ -52,13 +54,14 @@ def memory_contests() -> tuple[Contest, ...]:
 def _with_memory(task: TaskName, model: Memory) -> Run:
     run = preset(task, "s4d" if model == "s4d" else "ds4d", "small")
     assert isinstance(run.model, StateSpaceSpec)
-    layer = replace(run.model.layer, d_model=WIDTHS[model][0 if task.startswith("copy") else 1])
+    size = 0 if task.startswith("copy") else 1
+    layer = replace(run.model.layer, d_model=WIDTHS[model][size])
     if model == "ds4d-suggested":
         assert isinstance(layer, DS4DConfig)
         delays = place_delays(LAGS[task], layer.max_delay, layer.d_model, share=1.0).tolist()
         layer = replace(layer, delays=delays, branch_fraction=BRANCH_FRACTION)
     first, *rest = (BlockConfig(layer=layer) for _ in range(run.model.depth - 1))
-    blocks = first, BlockConfig(layer=DeltaMemoryConfig(layer.d_model)), *rest
+    blocks = first, BlockConfig(layer=DeltaMemoryConfig(layer.d_model, heads=HEADS[size])), *rest
     return replace(run, model=StackSpec(blocks=blocks, family=LABELS[model]), label=LABELS[model])
 
 
