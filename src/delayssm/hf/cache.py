@@ -61,7 +61,6 @@ class DS4DCache(Cache):  # type: ignore[misc]
         if self._decoder is None or not self._versions.are_of(model.parameters()):
             state = model.init_state(len(tokens), self.max_length) if self.state is None else self.state
             self._decoder, self._versions = model.decoder(state), Versions(model.parameters())
-        tokens = tokens.long() if tokens.dtype == torch.int32 else tokens
         logits = self._decoder(tokens)
         self._columns += 1
         return logits

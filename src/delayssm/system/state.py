@@ -230,10 +230,9 @@ class State(Streams):
         return dataclasses.replace(self.map(Tensor.detach), usage=self.usage, advances=self.advances)
 
     def to(self, device: torch.device | str) -> State:
-        if torch.empty(0, device=device).device == self.position.device:
-            self.require_unspent()
-            return self  # it is there already
         self.require_unspent()
+        if torch.empty(0, device=device).device == self.position.device:
+            return self  # it is there already
         with torch.inference_mode(False):  # as in `map`
             memory, position = self.memory.to(device), self.position.to(device)
         return State(memory, position, self.ssm, self.origin, Usage(self.usage.longest))

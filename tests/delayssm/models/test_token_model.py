@@ -198,6 +198,7 @@ def test_sampling() -> None:
     assert torch.allclose(Sampling(temperature=0.5).probabilities(logits), logits.exp() ** 2 / 0.3)
     assert Sampling(temperature=0).probabilities(logits).tolist() == [0, 1, 0, 0]
     assert torch.allclose(Sampling(top_k=2).probabilities(logits), torch.tensor([0, 4 / 7, 0, 3 / 7]))
+    assert torch.allclose(Sampling(top_k=2.0).probabilities(logits), torch.tensor([0, 4 / 7, 0, 3 / 7]))
     assert torch.allclose(Sampling(top_k=9).probabilities(logits), plain)
     assert torch.allclose(Sampling(top_p=0.5).probabilities(logits), torch.tensor([0, 4 / 7, 0, 3 / 7]))
     assert torch.allclose(Sampling(top_p=0.3).probabilities(logits), torch.tensor([0.0, 1, 0, 0]))
